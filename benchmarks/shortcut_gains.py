@@ -62,13 +62,16 @@ class Case:
     rewrite: Callable[[Batch], Batch] = attrs.field(default=lambda batch: batch)
     plugins: tuple[PluginUse, ...] = ()
     use_signatures: bool = True
+    never: tuple[str, ...] = ()
+    """Shortcuts that both schedulers leave out, because they would do what this one does."""
     is_at_rest: bool = False
     """No news come between cycles."""
 
     def profile(self, without: tuple[str, ...] = ()) -> Profile:
         """Return the default profile, with the case's plugins, that leaves out the shortcuts of these names."""
         profile = engine.profile_of(self.workload)
-        parameters = evolve(profile.parameters, without=without, use_scheduling_signatures=self.use_signatures)
+        left_out = (*self.never, *without)
+        parameters = evolve(profile.parameters, without=left_out, use_scheduling_signatures=self.use_signatures)
         return evolve(profile, plugins=(*profile.plugins, *self.plugins), parameters=parameters)
 
 
@@ -82,6 +85,8 @@ def case_of(shortcut: Shortcut) -> Case | None:
             return Case(workload=find_workload("w1"), plugins=asking)
         case "rated":
             return Case(workload=find_workload("w2"), plugins=asking)
+        case "held":
+            return Case(workload=find_workload("sockets-reclaim"), never=("transitions",))
         case "prospects":
             return Case(workload=_at_limits(), use_signatures=False)
         case "full-queues":

@@ -85,6 +85,7 @@ from kai.framework.hooks import (
     ShownDetail,
     Taken,
     Together,
+    Transitions,
     VictimProposals,
     Victims,
 )
@@ -211,6 +212,7 @@ __all__ = [
     "Toleration",
     "TopologyConstraint",
     "Tracked",
+    "Transitions",
     "Unreadable",
     "Verdict",
     "VictimProposals",

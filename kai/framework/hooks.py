@@ -11,7 +11,7 @@ extension is asked (None: for all); pods of other shapes are placed without it, 
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import IntEnum, StrEnum
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import attrs
 
@@ -35,6 +35,9 @@ from kai.framework.scenario import Outer, Scenario
 from kai.framework.terms import Term
 from kai.framework.verdict import ACCEPTED, Verdict
 from kai.framework.view import SessionView
+
+if TYPE_CHECKING:
+    from kai.facts.kernels.place import TransitionTable
 
 
 class Dependence(IntEnum):
@@ -313,6 +316,36 @@ class Batch:
     """Whether nothing but pods with an ask changes the room for it. Then pods with other asks may be placed between."""
 
 
+@attrs.frozen(kw_only=True, eq=False)
+class Transitions:
+    """What nodes take once pods are gone, as a table: kernels that search for victims look it up and ask no plugin.
+
+    The state of a node is a number for all that the plugin's answers about it depend on. A holding is a number for the
+    detail of a placement. A pod that leaves, or one more that comes, moves a node from state to state; a kernel follows
+    that, and undoes it. ``kai.framework.kept.KeptTransitions`` makes this out of two functions of the plugin.
+
+    Shapes: K shapes, N nodes, P pods. For a shape with an ask, the plugin must not make pods wait, refuse them whatever
+    the node, or give credit; and effects must end with the eviction and add up to nothing in the books of the engine.
+    """
+
+    asks: Callable[[], Int64s]
+    """int64[K]: what pods of each shape ask for, -1: the plugin is asked about each pod."""
+    states: Tracked
+    """[N] A column for the engine, which fills it."""
+    holdings: Tracked
+    """[P] The same; -1: not known."""
+    read: Callable[[], Int64s | None]
+    """int64[N]: the states of nodes now; None where there are too many states for tables."""
+    held: Callable[[PodRows, Sequence[object]], Int64s]
+    """int64[n]: what pods on nodes hold, given the details of their placements (None: what is on record)."""
+    answer: "Callable[[Int64s], TransitionTable]"
+    """The table with all known answers, those to questions [n, 2] as in its ``wanted`` among them."""
+    details: Callable[[Int64s], Sequence[object]]
+    """The details that holdings [n] stand for."""
+    changes: Callable[[Int64s], Sequence[tuple[Tracked, Int64s, Int64s]]]
+    """What changes in the plugin's columns if nodes pass into states [N]: column, cells [m], what is added [m]."""
+
+
 @attrs.frozen(kw_only=True)
 class Placement:
     """What a placement takes beside what the engine counts: devices of claims, NUMA zones, licences.
@@ -349,6 +382,8 @@ class Placement:
     """What answers say about nodes, by row: fields by name, with values as in ``encode``."""
     batch: Batch | None = attrs.field(default=None, eq=False)
     """How pods that ask for the same are placed without a question about each; the decisions must be the same."""
+    transitions: Transitions | None = attrs.field(default=None, eq=False)
+    """How searches for victims go without a question about each pod; the decisions must be the same."""
     concerns: Bools | None = attrs.field(default=None, eq=False)
 
 

@@ -16,24 +16,39 @@ content. An answer that depends on anything but the ask, the kind of the node an
 
 Both may live as long as ``kinds`` and ``nodes_of`` stay the same, cycle after cycle.
 
+`KeptTransitions` keeps what states become as pods leave and come, for searches for victims.
+
 ``batch_of`` is for a plugin whose answer depends on where certain pods are, such as those of one app: it counts the
 room of domains for pods that wait, and counts again where such a pod came or went.
 """
 
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from typing import Final, Generic, TypeVar
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from kai.facts.model.axis import Bools, Int64s, NodeRow, NodeRows, PodRows
+from kai.facts.kernels.place import REFUSED, UNKNOWN, UNSURE, TransitionTable
+from kai.facts.model.axis import Bools, Int64s, NodeRow, NodeRows, PodRow, PodRows
 from kai.facts.model.pod import Status
 from kai.facts.state.ledger import Tracked
-from kai.framework.hooks import Batch
+from kai.framework.hooks import Batch, Effect, Transitions
 from kai.framework.view import SessionView
 
-__all__ = ["EVERYWHERE", "NOWHERE", "UNBOUNDED", "KeptAnswers", "KeptDetails", "NodeStates", "RoomRule", "batch_of"]
+__all__ = [
+    "EVERYWHERE",
+    "NOWHERE",
+    "UNBOUNDED",
+    "Given",
+    "KeptAnswers",
+    "KeptDetails",
+    "KeptTransitions",
+    "NodeStates",
+    "RoomRule",
+    "batch_of",
+]
 
 Value = TypeVar("Value", bound=np.generic)
 
@@ -48,7 +63,9 @@ MOST_ASKS: Final = 128
 UNBOUNDED: Final = 1 << 40
 """The room of a domain that takes any number of pods."""
 MOST_CELLS: Final = 1 << 20
-"""The most cells of room that are counted; pods with further asks are asked about one by one."""
+"""The most cells of room that are counted, and of a table of states; other pods are asked about one by one."""
+MOST_QUESTIONS: Final = 64
+"""The most questions that a kernel gathers before it has to be told the answers."""
 
 
 class NodeStates:
@@ -67,6 +84,8 @@ class NodeStates:
         self._seen: list[Int64s] = []
         self._shared = b""
         self._numbers: dict[tuple[int, bytes, bytes], int] = {}
+        self._keys: list[tuple[int, bytes, bytes]] = []
+        """The kind of node, its cells and the shared cells of each state."""
         self.epoch = 0
         """How often all states were forgotten."""
         self.of_nodes: Int64s = np.zeros(len(kinds), np.int64)
@@ -118,6 +137,7 @@ class NodeStates:
     def _number_all(self) -> None:
         if self.count > self.most:
             self._numbers.clear()
+            self._keys.clear()
             self.epoch += 1
         self._shared = b"".join(seen[at].tobytes() for seen, at in zip(self._seen, self._everywhere, strict=True))
         self.of_nodes = np.array([self._number(node) for node in range(len(self._kinds))], np.int64)
@@ -126,7 +146,27 @@ class NodeStates:
         content = b"".join([seen[at[node]].tobytes() for seen, at in zip(self._seen, self._cells, strict=True)])
         # The bytes themselves are the key and not a hash of them: two states that collide would share answers, and a
         # wrong answer about devices double-books one.
-        return self._numbers.setdefault((self._kinds[node], content, self._shared), len(self._numbers))
+        return self._number_of((self._kinds[node], content, self._shared))
+
+    def _number_of(self, key: tuple[int, bytes, bytes]) -> int:
+        number = self._numbers.setdefault(key, len(self._numbers))
+        if number == len(self._keys):
+            self._keys.append(key)
+        return number
+
+    def content(self, state: int) -> tuple[NodeRow, Int64s]:
+        """Return a node of the kind that ``state`` is of, and the numbers in its cells, column after column."""
+        kind, content, _ = self._keys[state]
+        return NodeRow(self._kinds.index(kind)), np.frombuffer(content, np.int64)
+
+    def changed(self, state: int, content: Int64s) -> int:
+        """Return the state of a node in ``state`` whose cells come to hold ``content``."""
+        kind, _, shared = self._keys[state]
+        return self._number_of((kind, content.tobytes(), shared))
+
+    def cells(self, node: NodeRow) -> list[Int64s]:
+        """Return the cells of ``node`` in each column, ascending."""
+        return [cells[node] for cells in self._cells]
 
 
 def _cells_of(owners: Int64s, nodes: int) -> list[Int64s]:
@@ -201,6 +241,200 @@ class KeptDetails:
         if key not in self._known:
             self._known[key] = make()
         return self._known[key]
+
+
+@attrs.frozen
+class Given:
+    """What a plugin gives a pod on a node."""
+
+    detail: object | None
+    """The detail of the placement, which can be hashed; None: the plugin refuses the node."""
+    rating: float = 0.0
+    is_sure: bool = True
+    """Whether each pod with the ask gets this; otherwise the plugin is asked about each pod that comes to the node."""
+
+
+Give = Callable[[PodRow, NodeRow, Int64s], Given]
+"""Say what a pod like this one gets on a node whose cells hold these numbers, column after column."""
+Draw = Callable[[NodeRow, object], Sequence[Effect]]
+"""Return the effects of a placement with this detail on a node, on columns of the states alone."""
+
+
+class KeptTransitions:
+    """What states become as pods leave and come, for searches for victims. Shapes: S states, H holdings, A asks.
+
+    Answers are kept like those of `KeptAnswers`: by content, cycle after cycle. A question is asked once.
+    """
+
+    def __init__(self, states: NodeStates) -> None:
+        """Begin without answers; ``states`` has no cell that all nodes depend on."""
+        self._states = states
+        self._times_forgotten = 0
+        self._forget()
+
+    def _forget(self) -> None:
+        self._times_forgotten += 1
+        self._epoch = self._states.epoch
+        self._asks: dict[Hashable, int] = {}
+        self._holdings: dict[object, int] = {}
+        self._details: list[object] = []
+        self._make_tables(64, 16, 4)
+
+    def _make_tables(self, states: int, holdings: int, asks: int) -> None:
+        self._left = np.full((states, holdings), UNKNOWN, np.int64)
+        self._taken = np.full((states, asks), UNKNOWN, np.int64)
+        self._given = np.zeros((states, asks), np.int64)
+        self._ratings = np.zeros((states, asks), np.float64)
+
+    def open(
+        self,
+        view: SessionView,
+        columns: Sequence[Tracked],
+        asks: Callable[[], Sequence[tuple[Hashable, PodRow] | None]],
+        give: Give,
+        draw: Draw,
+        recorded: Callable[[PodRow], object],
+    ) -> Transitions:
+        """Return the extension for one session; ``columns`` are those of the states.
+
+        ``asks`` returns for each shape what its pods ask for and one of them, or None. ``recorded`` is as in
+        ``Placement``.
+        """
+        if self._epoch != self._states.epoch or max(len(self._asks), len(self._holdings)) > MOST_ASKS:
+            self._forget()
+        session = _Session(columns, give, draw, self._times_forgotten)
+        states = view.track(np.zeros(len(view.nodes), np.int64))
+        holdings = view.track(np.full(len(view.snapshot.pods), -1, np.int64))
+        return Transitions(
+            asks=lambda: self._number_asks(session, asks()),
+            states=states,
+            holdings=holdings,
+            read=lambda: self._read(session),
+            held=partial(self._held, recorded),
+            answer=lambda questions: self._answer(session, questions, states, holdings),
+            details=lambda numbers: [self._details[number] for number in numbers.tolist()],
+            changes=lambda wanted: self._changes(columns, wanted),
+        )
+
+    def _number_asks(self, session: "_Session", asks: Sequence[tuple[Hashable, PodRow] | None]) -> Int64s:
+        out = np.full(len(asks), -1, np.int64)
+        for shape, asked in enumerate(asks):
+            if asked is not None:
+                key, pod = asked
+                out[shape] = self._asks.setdefault(key, len(self._asks))
+                session.pods.setdefault(int(out[shape]), pod)
+        session.asks = out
+        return out
+
+    def _read(self, session: "_Session") -> Int64s | None:
+        # Another session may have been opened since, and have begun with other numbers.
+        if session.times_forgotten != self._times_forgotten:
+            return None
+        self._states.read(session.columns)
+        if self._epoch != self._states.epoch:
+            # The numbers of states mean other ones now; those of asks and holdings stay.
+            self._epoch = self._states.epoch
+            self._make_tables(64, self._left.shape[1], self._taken.shape[1])
+        wide = max(len(self._asks), len(self._holdings), *self._left.shape[1:], *self._taken.shape[1:])
+        return self._states.of_nodes.copy() if self._states.count * wide <= MOST_CELLS else None
+
+    def _held(self, recorded: Callable[[PodRow], object], pods: PodRows, details: Sequence[object]) -> Int64s:
+        found = (
+            recorded(PodRow(pod)) if detail is None else detail
+            for pod, detail in zip(pods.tolist(), details, strict=True)
+        )
+        return np.array([self._holding_of(each) for each in found], np.int64)
+
+    def _holding_of(self, detail: object) -> int:
+        number = self._holdings.setdefault(detail, len(self._holdings))
+        if number == len(self._details):
+            self._details.append(detail)
+        return number
+
+    def _answer(self, session: "_Session", questions: Int64s, states: Tracked, holdings: Tracked) -> TransitionTable:
+        self._grow()
+        for state, move in dict.fromkeys(map(tuple, questions.tolist())):
+            if move >= 0:
+                self._left[state, move] = self._after(session, state, self._details[move], -1)
+            else:
+                self._take(session, state, -1 - move)
+        # Answers have led to further states.
+        self._grow()
+        return TransitionTable(
+            ask=session.asks,
+            left=self._left,
+            taken=self._taken,
+            given=self._given,
+            ratings=self._ratings,
+            cells=np.array([states.offset, holdings.offset], np.int64),
+            wanted=np.zeros((MOST_QUESTIONS, 2), np.int64),
+            wants=np.zeros(1, np.int64),
+        )
+
+    def _take(self, session: "_Session", state: int, ask: int) -> None:
+        node, content = self._states.content(state)
+        given = session.give(session.pods[ask], node, content)
+        self._ratings[state, ask] = given.rating
+        if given.detail is None:
+            self._taken[state, ask] = REFUSED
+            return
+        self._given[state, ask] = self._holding_of(given.detail)
+        self._taken[state, ask] = self._after(session, state, given.detail, 1) if given.is_sure else UNSURE
+
+    def _after(self, session: "_Session", state: int, detail: object, sign: int) -> int:
+        """Return the state once a placement with ``detail`` is added (``sign`` 1) or taken away (-1)."""
+        node, content = self._states.content(state)
+        content, cells = content.copy(), self._states.cells(node)
+        starts = np.cumsum([0, *map(len, cells)])
+        for effect in session.draw(node, detail):
+            at = next((at for at, column in enumerate(session.columns) if column is effect.column), -1)
+            if at < 0 or not len(found := np.flatnonzero(cells[at] == effect.index)):
+                return UNSURE
+            content[starts[at] + found[0]] += sign * effect.delta
+        return self._states.changed(state, content)
+
+    def _grow(self) -> None:
+        """Make room in the tables for all numbers; a table that has it stays the same array."""
+        self._left = _with_room(self._left, self._states.count, len(self._holdings), UNKNOWN)
+        asks = len(self._asks)
+        self._taken = _with_room(self._taken, self._states.count, asks, UNKNOWN)
+        self._given = _with_room(self._given, self._states.count, asks, 0)
+        self._ratings = _with_room(self._ratings, self._states.count, asks, 0.0)
+
+    def _changes(self, columns: Sequence[Tracked], wanted: Int64s) -> list[tuple[Tracked, Int64s, Int64s]]:
+        out: list[tuple[Tracked, Int64s, Int64s]] = []
+        for node in np.flatnonzero(wanted != self._states.of_nodes).tolist():
+            _, content = self._states.content(int(wanted[node]))
+            begin = 0
+            for column, cells in zip(columns, self._states.cells(NodeRow(node)), strict=True):
+                more = content[begin : begin + len(cells)] - column.values.reshape(-1)[cells]
+                out.append((column, cells, more))
+                begin += len(cells)
+        return out
+
+
+@attrs.define
+class _Session:
+    """What the answers of one session need."""
+
+    columns: Sequence[Tracked]
+    give: Give
+    draw: Draw
+    times_forgotten: int
+    """How often all numbers had been forgotten when the session opened."""
+    asks: Int64s = attrs.field(factory=lambda: np.zeros(0, np.int64))
+    pods: dict[int, PodRow] = attrs.field(factory=dict)
+    """A pod with each ask."""
+
+
+def _with_room(table: NDArray[Value], rows: int, width: int, fill: float) -> NDArray[Value]:
+    if table.shape[0] >= rows and table.shape[1] >= width:
+        return table
+    # Doubling keeps the copying linear.
+    height = table.shape[0] if table.shape[0] >= rows else 2 * rows
+    wider = np.full((height, table.shape[1] if table.shape[1] >= width else 2 * width), fill, table.dtype)
+    wider[: table.shape[0], : table.shape[1]] = table
+    return wider
 
 
 @attrs.frozen(kw_only=True, eq=False)

@@ -14,7 +14,7 @@ from kai.facts.kernels.fragments import Mix, no_mix
 from kai.facts.model.axis import GPU, GPU_UNIT, Float64s
 from kai.facts.model.pod import ACTIVE_ALLOCATED, GpuKind, Status
 from kai.facts.state.base import make_base
-from kai.facts.state.ledger import MOVES, Ledger
+from kai.facts.state.ledger import MOVES, Ledger, Tracked
 from kai.facts.state.snapshot import Snapshot
 from tests.doubles.audit import audit
 from tests.kernels.naive import booking as naive_booking
@@ -115,8 +115,11 @@ class Stage:
     vectors: Vectors
 
     @classmethod
-    def of(cls, snapshot: Snapshot, seed: int = 0, rules: Rules = RULES[0]) -> "Stage":
-        """Open the books of a snapshot on both sides; ``seed`` draws what plugins would say about queues and nodes."""
+    def of(cls, snapshot: Snapshot, seed: int = 0, rules: Rules = RULES[0], tracked: Sequence[Tracked] = ()) -> "Stage":
+        """Open the books of a snapshot on both sides; ``seed`` draws what plugins would say about queues and nodes.
+
+        ``tracked`` are columns of plugins.
+        """
         random = np.random.default_rng(seed)
         base = make_base(snapshot)
         nodes, shapes, queues = len(snapshot.nodes), len(snapshot.shapes), len(snapshot.queues)
@@ -150,7 +153,7 @@ class Stage:
             ),
         )
         opening = base.open(snapshot)
-        ledger = Ledger(base.layout, facts, opening.arena, opening.room)
+        ledger = Ledger(base.layout, facts, opening.arena, opening.room, tracked)
         world = world_of(facts, ledger.columns, masks.tolist(), scores.tolist())
         naive_booking.open_accounts(world)
         if rules.mix.weight:

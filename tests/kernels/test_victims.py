@@ -4,6 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kai.actions.search.group_states import no_table
 from kai.facts.kernels import fairness, filling, prefix, trying, victims
 from kai.facts.model.pod import ACTIVE_ALLOCATED, Status
 from kai.framework.scenario import Batches
@@ -251,6 +252,7 @@ def trial_of(pair, *, lives):
         chunk=np.zeros(20, np.int64),
         failed=np.zeros(groups, np.int64),
         state=np.zeros(2, np.int64),
+        table=no_table(len(stage.world.shapes)),
     )
 
 

@@ -11,6 +11,7 @@ from kai.deciding.engine.session import Session
 from kai.deciding.engine.shortcuts import KEPT_HEAPS
 from kai.facts.kernels.columns import KIND_FRACTION, KIND_MEMORY
 from kai.facts.kernels.filling import Kept, Listing, fill_victims
+from kai.facts.kernels.place import TransitionTable
 from kai.facts.kernels.prefix import FirstProbe, Prefix
 from kai.facts.kernels.trying import Aggressor, Trial
 from kai.facts.kernels.victims import GroupState, list_all, look_again
@@ -18,6 +19,20 @@ from kai.facts.model.axis import Bools, Int64s
 
 FEW = 64
 """The most changed groups that are moved to their new ranks one by one; with more, all are sorted again."""
+
+
+def no_table(shapes: int) -> TransitionTable:
+    """Return a table of states in which pods of no shape have an ask."""
+    return TransitionTable(
+        ask=np.full(shapes, -1, np.int64),
+        left=np.zeros((0, 0), np.int64),
+        taken=np.zeros((0, 0), np.int64),
+        given=np.zeros((0, 0), np.int64),
+        ratings=np.zeros((0, 0), np.float64),
+        cells=np.zeros(2, np.int64),
+        wanted=np.zeros((0, 2), np.int64),
+        wants=np.zeros(1, np.int64),
+    )
 
 
 class GroupStates:
@@ -29,7 +44,7 @@ class GroupStates:
         self._changed = np.zeros(1, np.int64)
         self._all_queues: Bools = np.ones(len(session.snapshot.queues), np.bool_)
         self._prefixes: dict[tuple[int, int], Prefix] = {}
-        self.plain: Bools = self._plain()
+        self.plain: Bools = self.plain_but(session.policy.dynamic)
         self.exact: Bools = self.plain & ~self._sharing()
         """[G] Plain groups for which the booked amounts are all that their pods request."""
         self.arrays: GroupState = self._make_arrays()
@@ -86,13 +101,13 @@ class GroupStates:
             member,
         )
 
-    def _plain(self) -> Bools:
-        """Return bool[G]: groups with one leaf that no plugin judges, and no pods that plugins must be asked about."""
+    def plain_but(self, asked: Bools) -> Bools:
+        """Return bool[G]: groups with one leaf that no plugin judges, and no pods of the shapes ``asked`` [K]."""
         session = self._session
         facts = session.facts
         groups = np.arange(len(session.snapshot.groups), dtype=np.int64)
         plain = facts.groups.simple & session.policy.leaves_alone(groups)
-        asking = np.flatnonzero(session.policy.dynamic[facts.pods.shape] & (facts.pods.group >= 0))
+        asking = np.flatnonzero(asked[facts.pods.shape] & (facts.pods.group >= 0))
         plain[facts.pods.group[asking]] = False
         return plain
 
@@ -185,6 +200,7 @@ class GroupStates:
             chunk=self._room_for_a_group(),
             failed=np.zeros(groups, np.int64),
             state=np.zeros(2, np.int64),
+            table=no_table(len(session.snapshot.shapes)),
         )
 
     def _make_probe(self) -> FirstProbe:

@@ -1,23 +1,26 @@
 """Many searches of reclaim in one kernel call, for groups of one pod when only fair-share rules decide.
 
-A search is left to the plain form, which can say why, if its victims may not go or none suffice. A group that may not
-reclaim gets the note that the rules of fair shares give. The budget is asked about the searches afterwards, in their
-order. If it refuses one, that search and all after it are undone.
+A search is left to the plain form, which can say why, if its victims may not go or none suffice. Where one plugin is
+asked about pods, the kernel looks into that plugin's table of states (`Transitions`), if it has one. A group that may
+not reclaim gets the note that the rules of fair shares give. The budget is asked about the searches afterwards, in
+their order. If it refuses one, that search and all after it are undone.
 
 `Served` hands out the decisions of such a run. Messages about evictions give the numbers of the victim's queue and of
 the aggressor's, at the level where their paths part.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 import attrs
 import numpy as np
 
-from kai.actions.search.group_states import FEW, GroupStates
+from kai.actions.search.group_states import FEW, GroupStates, no_table
 from kai.actions.search.replacing import finalize
 from kai.actions.search.second_look import Looks, has_surplus
+from kai.deciding.engine.bindings import Foreseen
 from kai.deciding.engine.heaps import GroupHeap
 from kai.deciding.engine.host import BudgetAnswer, Repeating
 from kai.deciding.engine.portion import Portion
@@ -29,6 +32,7 @@ from kai.deciding.engine.shortcuts import (
     ONE_CALL,
     ONE_NODE,
     TOO_FEW,
+    TRANSITIONS,
     TRIAL,
 )
 from kai.facts.kernels import reclaiming
@@ -211,11 +215,15 @@ class OneCall:
         self._rule = rule
         self._explain = explain
         self._served = Served(session, rule, explain)
-        self._may_grow = _may_grow(session, states)
+        self._foreseen = _foreseen(session)
+        self._may_grow = _may_grow(session, states, self._foreseen)
+        self._plain: Bools = states.plain.copy()
+        """[G] Groups that the kernel tries."""
         self._work = Reclaiming(
             groups=states.arrays,
             trial=states.trial,
-            probe=states.probe,
+            # Trials elsewhere ask no table.
+            probe=states.probe.replace(plain=self._plain),
             fairness=fairness,
             greedy=np.zeros(len(session.snapshot.queues), np.bool_),
             pairs=np.zeros((len(session.snapshot.queues) + 1, 2), np.int64),
@@ -223,7 +231,8 @@ class OneCall:
             nodes=session.all_nodes,
             node=np.zeros(1, np.int64),
             few=FEW,
-            per_change=session.ledger.room_for(0),
+            # A state and a holding may change with each.
+            per_change=session.ledger.room_for(0) + 2,
             served=np.zeros((MOST, 4), np.int64),
             ineligible=np.zeros(len(session.snapshot.groups), np.int64),
             decided=np.zeros((16 * MOST, reclaiming.WIDTH), np.int64),
@@ -295,7 +304,8 @@ class OneCall:
             if ended == reclaiming.SERVED:
                 continue
             portion = heap.taken(int(self._work.state[reclaiming.GROUP]))
-            if ended == reclaiming.LEFT:
+            # Of a statement that Python has to commit, a plugin would have to know before its details.
+            if ended == reclaiming.LEFT or self._foreseen is not None:
                 return Run(portion, is_served)
             answer = self._serve_alone(heap, portion.group)
             if answer is not BudgetAnswer.GO:
@@ -304,7 +314,9 @@ class OneCall:
 
     def _search(self, heap: GroupHeap, group: int, most: int) -> int:
         """Run the kernel until it is done or needs more from Python than room in arrays."""
-        session, work = self._session, self._work
+        session = self._session
+        self._follow_states()
+        work = self._work
         work.state[:] = 0
         self._looks.copy_to(work.skips, work.asking)
         # Parts of devices are filtered in Python, set by set; where there are none, no search of a call makes any.
@@ -328,10 +340,36 @@ class OneCall:
             if ended == reclaiming.LOOK:
                 self._states.complete()
             elif ended == reclaiming.NO_ROOM:
-                session.ledger.reserve(int(work.probe.state[CHANGES]))
+                session.ledger.reserve(int(work.probe.state[CHANGES]) + 1)
+            elif ended == reclaiming.ASK:
+                work = self._answer()
             else:
                 return ended
             group = int(work.state[reclaiming.GROUP])
+
+    @cached_property
+    def _with_table(self) -> Bools:
+        """[G] Groups that the kernel tries with a table of states."""
+        dynamic = self._session.policy.dynamic
+        return self._states.plain_but(dynamic if self._foreseen is None else dynamic & (self._foreseen.ask < 0))
+
+    def _follow_states(self) -> None:
+        """Bring what the kernel knows of a plugin's states of nodes up to date."""
+        if self._foreseen is None:
+            return
+        table = self._foreseen.begin()
+        self._plain[:] = self._states.plain if table is None else self._with_table
+        if table is None:
+            table = no_table(len(self._foreseen.ask))
+        self._work = self._work.replace(trial=self._work.trial.replace(table=table))
+
+    def _answer(self) -> Reclaiming:
+        """Return the work with answers to the questions that ended the kernel."""
+        assert self._foreseen is not None  # noqa: S101 - there is no question without a table
+        known = self._work.trial.table
+        table = self._foreseen.answer(known.wanted[: known.wants[0]])
+        self._work = self._work.replace(trial=self._work.trial.replace(table=table))
+        return self._work
 
     def _hand_out(self, heap: GroupHeap) -> None:
         """Commit the searches of the last call, and hand their decisions out."""
@@ -341,6 +379,9 @@ class OneCall:
             # Before the decisions go out: they come from the kernel's records, since later searches have changed the
             # columns.
             self._session.ledger.seal()
+            if self._foreseen is not None:
+                decided = self._work.decided[: self._work.state[reclaiming.DECISIONS]]
+                self._foreseen.complete(decided[decided[:, reclaiming.KIND] != OP_EVICT, reclaiming.POD])
             self._served.hand_out(self._work)
 
     def _note_ineligible(self, heap: GroupHeap, count: int) -> None:
@@ -410,16 +451,26 @@ def _popped(heap: GroupHeap, group: int, portion: Portion | None) -> Portion:
     return portion
 
 
-def _may_grow(session: Session, states: GroupStates) -> bool:
-    """Return whether sums tell a kernel all that the plain form knows of scenarios after the first one."""
+def _may_grow(session: Session, states: GroupStates, foreseen: Foreseen | None) -> bool:
+    """Return whether sums tell a kernel all that the plain form knows of scenarios after the first one.
+
+    Where plugins are asked about victims, the plain form also asks the budget otherwise about such scenarios.
+    """
     proposals = next(each.proposals for each in session.policy.plugins if each.proposals is not None)
     return (
-        all(session.takes(each) for each in (NEXT_SCENARIO, ONE_NODE, TOO_FEW))
+        foreseen is None
+        and all(session.takes(each) for each in (NEXT_SCENARIO, ONE_NODE, TOO_FEW))
         and proposals.only_by_node
         and bool((states.exact == states.plain).all())
         and not session.facts.shapes.claimed.any()
         and not session.facts.nodes.books_as_peer
     )
+
+
+def _foreseen(session: Session) -> Foreseen | None:
+    """Return the table of a plugin for kernels; None if no plugin has one."""
+    found = session.policy.foreseen if session.takes(TRANSITIONS) else None
+    return None if found is None else Foreseen(session, session.details, *found)
 
 
 def _fairness_of(session: Session) -> Fairness | None:

@@ -30,6 +30,7 @@ from kai.framework.hooks import (
     Rates,
     Taken,
     Together,
+    Transitions,
 )
 from kai.framework.scenario import Batches, Outer, Scenario
 from kai.framework.terms import FairShares, Fragmentation, QueueWeights, Term
@@ -209,6 +210,8 @@ def _field(name: str, value: object, view: SessionView) -> str:
         return _array(np.bool_, value, len(view.snapshot.groups))
     if name == "batch":
         return _batch(value, view)
+    if name == "transitions":
+        return _transitions(value, view)
     if name == "depends":
         return "" if isinstance(value, Dependence) else _instead(value, "a Dependence")
     wanted = f"a text for each of {shapes} shapes"
@@ -241,6 +244,31 @@ def _batch(value: object, view: SessionView) -> str:
     if not objection and (value.ask >= asks).any():
         objection = f"returned the ask {value.ask.max()}, expected one below {asks}"
     return objection
+
+
+def _transitions(value: object, view: SessionView) -> str:
+    if not isinstance(value, Transitions):
+        return _instead(value, "Transitions")
+    for column, name, count in (
+        (value.states, "states", len(view.nodes)),
+        (value.holdings, "holdings", len(view.snapshot.pods)),
+    ):
+        found = cast("object", column)
+        if not isinstance(found, Tracked) or not view.has_column(found) or found.initial.shape != (count,):
+            return f"{_instead(found, f'a column [{count}] of the session')} as {name}"
+    return ""
+
+
+def _asks(answer: object, _: object, view: SessionView) -> str:
+    return _array(np.int64, answer, len(view.snapshot.shapes))
+
+
+def _read(answer: object, _: object, view: SessionView) -> str:
+    return "" if answer is None else _array(np.int64, answer, len(view.nodes))
+
+
+def _held(answer: object, asked: tuple[Any, ...], _: object) -> str:
+    return _array(np.int64, answer, len(asked[0]))
 
 
 def _count(answer: object, *_: object) -> str:
@@ -282,7 +310,7 @@ def _taken(answer: object, asked: tuple[Any, ...], view: SessionView) -> str:
 
 _TABLE: Final = 2
 """The number of dimensions of a table."""
-_VALUES: Final = frozenset({"batch", "concerns", "groups", "depends", "signatures", "single"})
+_VALUES: Final = frozenset({"batch", "concerns", "groups", "depends", "signatures", "single", "transitions"})
 _NEEDED: Final = frozenset({"filter", "score", "must_wait", "admit", "keys", "partition", "propose", "depends"})
 """Fields without which an extension has no function to call."""
 _FUNCTIONS: Final = frozenset(
@@ -523,6 +551,9 @@ _CHECKS: Final[Mapping[str, Check]] = {
     "Batch.parts": _parts,
     "Batch.rate": _rates,
     "Batch.take": _taken,
+    "Transitions.asks": _asks,
+    "Transitions.held": _held,
+    "Transitions.read": _read,
     "Placement.choose": _detail,
     "Placement.recorded": _detail,
     "Placement.effects": objection_to_effects,

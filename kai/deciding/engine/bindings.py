@@ -6,20 +6,23 @@ A bind names the devices and portions that a pod receives, and the fields that p
 when a statement is undone, its placements and their details go together.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 import attrs
 import numpy as np
 
 from kai.basics.errors import PluginError
+from kai.deciding.engine.opened import OpenedPlugin
 from kai.deciding.engine.world import World
 from kai.facts.kernels import booking, columns
-from kai.facts.model.axis import GPU, GPU_UNIT, Bools, Float64s, Int64s, NodeRow, PodRow
+from kai.facts.kernels.place import TransitionTable
+from kai.facts.model.axis import GPU, GPU_UNIT, Bools, Float64s, Int64s, NodeRow, PodRow, PodRows
 from kai.facts.model.pod import GpuKind
 from kai.facts.state.facts import named_slots
+from kai.facts.state.ledger import Tracked
 from kai.framework.decisions import Bind
-from kai.framework.hooks import Batch, Taken
+from kai.framework.hooks import Batch, Transitions
 
 
 class Details:
@@ -285,13 +288,61 @@ class Batches:
             taken = batch.take(mine, world.columns.node[mine])
             kind = world.policy.plugins[at].kind
             self._details.attach_all(mine, kind, taken.details)
-            world.ledger.add_cells(_cells(taken))
+            world.ledger.add_cells(_cells(taken.changes))
         world.ledger.seal()
 
 
-def _cells(taken: Taken) -> Int64s:
-    tables = [np.stack([column.offset + cells, amounts], axis=1) for column, cells, amounts in taken.changes]
+def _cells(changes: Iterable[tuple[Tracked, Int64s, Int64s]]) -> Int64s:
+    tables = [np.stack([column.offset + cells, amounts], axis=1) for column, cells, amounts in changes]
     return np.concatenate([np.zeros((0, 2), np.int64), *tables])
+
+
+class Foreseen:
+    """A plugin's table of what nodes take once pods are gone, for kernels that evict and promise.
+
+    While a kernel runs, it follows states of nodes and holdings of pods, which a ledger undoes like all else. Before
+    anything in Python looks at the ledger again, ``complete`` brings details and the plugin's columns up to date.
+    """
+
+    def __init__(self, world: World, details: Details, plugin: OpenedPlugin, source: Transitions, ask: Int64s) -> None:
+        """Begin with no state known; ``ask`` [K] is what pods of each shape ask the plugin for, -1: nothing."""
+        self._world, self._details, self._kind = world, details, plugin.kind
+        self._source = source
+        self.ask = ask
+        self._seen = np.full(len(world.columns.placement), -1, np.int64)
+        """[P] The placements of pods when their holdings were read last."""
+
+    def begin(self) -> TransitionTable | None:
+        """Read the states of nodes and the holdings of pods, and return the table; None if there are too many."""
+        source, columns = self._source, self._world.columns
+        states = source.read()
+        if states is None:
+            return None
+        asks = (self.ask[self._world.facts.pods.shape] >= 0) & (columns.node >= 0)
+        rows = np.flatnonzero(asks & (columns.placement != self._seen))
+        self._seen[rows] = columns.placement[rows]
+        details = [self._details.of(pod).get(self._kind) for pod in rows.tolist()]
+        held = source.held(rows, details) - source.holdings.values[rows]
+        nodes = self._world.all_nodes
+        self._add([(source.states, nodes, states - source.states.values), (source.holdings, rows, held)])
+        return self.answer(np.zeros((0, 2), np.int64))
+
+    def answer(self, questions: Int64s) -> TransitionTable:
+        """Return the table with answers to ``questions`` [n, 2]."""
+        return self._source.answer(questions).replace(ask=self.ask)
+
+    def complete(self, pods: PodRows) -> None:
+        """Give the plugin's details to those of ``pods`` that got places, all of it final, and change its columns."""
+        source = self._source
+        mine = pods[self.ask[self._world.facts.pods.shape[pods]] >= 0]
+        self._details.attach_all(mine, self._kind, source.details(source.holdings.values[mine]))
+        self._seen[mine] = self._world.columns.placement[mine]
+        self._add(source.changes(source.states.values))
+
+    def _add(self, changes: Iterable[tuple[Tracked, Int64s, Int64s]]) -> None:
+        cells = _cells(changes)
+        self._world.ledger.add_cells(cells[cells[:, 1] != 0])
+        self._world.ledger.seal()
 
 
 FRACTION = "Fraction"

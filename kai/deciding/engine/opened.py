@@ -44,6 +44,7 @@ from kai.framework.hooks import (
     PluginUse,
     PodFilter,
     PodOrder,
+    Transitions,
     VictimProposals,
     Victims,
 )
@@ -229,6 +230,13 @@ class Asking:
                 rate = None if value.rate is None else self.guarded("Batch.rate", value.rate)
                 parts = None if value.parts is None else self.guarded("Batch.parts", value.parts)
                 values[name] = attrs.evolve(value, count=count, take=take, rate=rate, parts=parts)
+            elif isinstance(value, Transitions):
+                names = [field.name for field in attrs.fields(Transitions)]
+                hooks = {each: hook for each in names if callable(hook := getattr(value, each))}
+                guarded: dict[str, Any] = {
+                    each: self.guarded(f"Transitions.{each}", hook) for each, hook in hooks.items()
+                }
+                values[name] = attrs.evolve(value, **guarded)
         return cls(**values)
 
     def guarded(self, hook: str, function: Callable[P, R]) -> Callable[P, R]:
@@ -351,8 +359,8 @@ def _failing(asking: Asking, failures: Failures) -> list[OpenedPlugin]:
         extensions = {place: getattr(each, place) for place in _PLACES.values()}
         present = {place: extension for place, extension in extensions.items() if extension is not None}
         changes: dict[str, Any] = {at: with_stand_ins(use, known, view, failures) for at, known in present.items()}
-        if each.placement is not None:  # a batch asks none of the failing hooks
-            changes["placement"] = attrs.evolve(changes["placement"], batch=None)
+        if each.placement is not None:  # batches and tables ask none of the failing hooks
+            changes["placement"] = attrs.evolve(changes["placement"], batch=None, transitions=None)
         if each.victims is not None:  # a compiled form would bypass the failing hooks
             changes["victims"] = attrs.evolve(changes["victims"], fairness=None)
         return attrs.evolve(each, **changes)

@@ -40,6 +40,7 @@ from kai.framework.hooks import (
     NodeScore,
     Placement,
     Together,
+    Transitions,
     Victims,
 )
 from kai.framework.terms import ElasticOrder, FairShares, PriorityOrder, SubGroupFill
@@ -158,6 +159,26 @@ class Policy:
             asked = np.ones(shapes, np.bool_) if plugin.concerns is None else plugin.concerns
             batching[asked & ~np.isin(batching, its_own)] = -1
         return batching
+
+    @cached_property
+    def foreseen(self) -> tuple[OpenedPlugin, Transitions, Int64s] | None:
+        """A plugin with tables of what nodes take once pods are gone, and int64[K]: what pods of each shape ask it for.
+
+        -1: another plugin is asked about such pods as well. None: no plugin has tables.
+        """
+        for plugin in self.plugins:
+            placement = plugin.placement
+            if placement is None or placement.transitions is None:
+                continue
+            others = (plugin.pod_filter, plugin.node_wait, placement.credit, placement.lasting_effects)
+            if any(each is not None for each in others):
+                continue
+            asks = placement.transitions.asks().copy()
+            for other in self._dynamic:
+                if other is not plugin:
+                    asks[slice(None) if other.concerns is None else other.concerns] = -1
+            return plugin, placement.transitions, asks
+        return None
 
     def _group_key_makers(self) -> list[PriorityOrder | ElasticOrder | GroupOrder]:
         makers: list[PriorityOrder | ElasticOrder | GroupOrder] = []

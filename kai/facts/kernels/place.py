@@ -6,12 +6,12 @@ Source: the peer's actions/common/allocate.
 import numpy as np
 
 from kai.facts.compiled.jit import inner, kernel
-from kai.facts.compiled.struct import Float64s, Int64s
+from kai.facts.compiled.struct import Float64s, Float64Table, Int64s, Int64Table, Struct
 from kai.facts.kernels.arrays import copy
 from kai.facts.kernels.booking import allocate, is_shared, new_placement, pipeline
-from kai.facts.kernels.columns import CPU, GPU, GPU_UNIT, KIND_MEMORY, KIND_MIG, MEMORY, Columns, Facts, Offsets
+from kai.facts.kernels.columns import CPU, GPU, GPU_UNIT, KIND_MEMORY, KIND_MIG, MEMORY, Columns, Facts, Offsets, add
 from kai.facts.kernels.fit import CODES, SHORT_OF, Rules, Vectors, gpu_on_node, refusal, shortage
-from kai.facts.kernels.score import free_bounds, is_cpu_only, node_score, score_within
+from kai.facts.kernels.score import free_bounds, is_cpu_only, node_score, score_nodes, score_within
 from kai.facts.kernels.slot_booking import slots_in_use
 from kai.facts.kernels.slots import IDLE, NO_ROOM, choose_slots
 
@@ -307,6 +307,136 @@ def place_rated(
             return True
         # In the sum alone: the node has no devices for this pod, but may have some for the next.
         scores[best] = np.nan
+
+
+class TransitionTable(Struct):
+    """How a plugin's states of nodes change as pods leave and come, see ``kai.framework.hooks.Transitions``.
+
+    Shapes: K shapes, S states, H holdings, A asks.
+    """
+
+    ask: Int64s  # [K] what pods of each shape ask the plugin for, -1: nothing
+    left: Int64Table  # [S, H] the state of a node once a pod with this holding is gone, UNSURE or UNKNOWN
+    taken: Int64Table  # [S, A] its state once one more pod with this ask is there, REFUSED, UNSURE or UNKNOWN
+    given: Int64Table  # [S, A] what that pod holds
+    ratings: Float64Table  # [S, A] how the plugin rates a node in this state for the pod
+    cells: Int64s  # [2] where in the arena the states of nodes and the holdings of pods (-1: not known) begin
+    wanted: Int64Table  # [W, 2] answers that were UNKNOWN: state, and holding or -1 - ask
+    wants: Int64s  # [1] how many these are
+
+
+UNKNOWN, REFUSED, UNSURE = -1, -2, -3
+"""No answer yet; the plugin refuses the node; the plugin has to be asked about the pod itself."""
+NOT_ANSWERED = -1
+
+
+@inner
+def _want(table: TransitionTable, state: int, move: int) -> None:
+    count = table.wants[0]
+    if count < table.wanted.shape[0]:
+        table.wanted[count, 0] = state
+        table.wanted[count, 1] = move
+        table.wants[0] = count + 1
+
+
+@inner
+def leave(facts: Facts, columns: Columns, table: TransitionTable, pod: int) -> bool:
+    """Have the node of ``pod`` pass into its state without the pod, which is about to be evicted.
+
+    Returns False, with nothing changed, if the table does not say which state that is.
+    """
+    node = columns.node[pod]
+    if table.ask[facts.pods.shape[pod]] < 0 or node < 0:
+        return True
+    cell = table.cells[0] + node
+    state, held = columns.arena[cell], columns.arena[table.cells[1] + pod]
+    if held < 0:
+        return False
+    after = table.left[state, held]
+    if after < 0:
+        if after == UNKNOWN:
+            _want(table, state, held)
+        return False
+    add(columns, cell, after - state)
+    return True
+
+
+@inner
+def _rate(columns: Columns, table: TransitionTable, ask: int, nodes: Int64s, scores: Float64s) -> bool:
+    """Add the plugin's ratings to ``scores``, NaN where it refuses; return whether the table has them all."""
+    wants = table.wants[0]
+    for at in range(nodes.shape[0]):
+        if np.isnan(scores[at]):
+            continue
+        state = columns.arena[table.cells[0] + nodes[at]]
+        after = table.taken[state, ask]
+        if after == UNKNOWN:
+            # On through the other nodes: the plugin is asked about all at once.
+            _want(table, state, -1 - ask)
+        elif after == REFUSED:
+            scores[at] = np.nan
+        else:
+            scores[at] += table.ratings[state, ask]
+    return table.wants[0] == wants
+
+
+@inner
+def _put_by_table(
+    facts: Facts, columns: Columns, offsets: Offsets, rules: Rules, table: TransitionTable, pod: int, node: int
+) -> bool:
+    """Promise ``pod`` a place on a node that accepted it, and have the node pass into its state with the pod."""
+    ask = table.ask[facts.pods.shape[pod]]
+    if ask < 0:
+        return put(facts, columns, offsets, rules, pod, node, True)
+    cell, mine = table.cells[0] + node, table.cells[1] + pod
+    state, held = columns.arena[cell], columns.arena[mine]
+    given = table.given[state, ask]
+    # A victim keeps its place only if it holds there what it held.
+    if columns.evicted_status[pod] > 0 and held != given:
+        placed = put_anew(facts, columns, offsets, rules, pod, node)
+    else:
+        placed = put(facts, columns, offsets, rules, pod, node, True)
+    if placed:
+        add(columns, cell, table.taken[state, ask] - state)
+        add(columns, mine, given - held)
+    return placed
+
+
+@inner
+def promise_by_table(
+    facts: Facts,
+    columns: Columns,
+    offsets: Offsets,
+    rules: Rules,
+    vectors: Vectors,
+    table: TransitionTable,
+    pods: Int64s,
+    nodes: Int64s,
+    extra: Float64s,
+) -> int:
+    """Promise ``pods`` places like ``place_pods``, where a plugin filters and rates nodes by their states.
+
+    NOT_ANSWERED: ``table`` lacks an answer; it is among ``table.wanted``, unless only the plugin itself can give it.
+    Cost: O(m) for each pod.
+    """
+    scores = np.empty(nodes.shape[0], np.float64)
+    for at in range(pods.shape[0]):
+        pod = pods[at]
+        shape, group = facts.pods.shape[pod], facts.pods.group[pod]
+        ask = table.ask[shape]
+        score_nodes(facts, columns, rules, vectors, shape, nodes, extra, scores)
+        if ask >= 0 and not _rate(columns, table, ask, nodes, scores):
+            return NOT_ANSWERED
+        while True:
+            best = best_node(facts, columns, rules, vectors, shape, group, nodes, scores)
+            if best < 0:
+                return at
+            if ask >= 0 and table.taken[columns.arena[table.cells[0] + nodes[best]], ask] == UNSURE:
+                return NOT_ANSWERED
+            if _put_by_table(facts, columns, offsets, rules, table, pod, nodes[best]):
+                break
+            scores[best] = np.nan
+    return pods.shape[0]
 
 
 @inner

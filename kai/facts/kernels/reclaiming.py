@@ -38,7 +38,7 @@ from kai.facts.kernels.fairness import (
 from kai.facts.kernels.filling import fill_victims
 from kai.facts.kernels.fit import Rules, Vectors, is_over_user
 from kai.facts.kernels.order import Heap, pop
-from kai.facts.kernels.place import place_pods
+from kai.facts.kernels.place import leave
 from kai.facts.kernels.prefix import (
     CHANGES,
     PROPOSED,
@@ -51,10 +51,10 @@ from kai.facts.kernels.prefix import (
     propose_first,
     propose_next,
 )
-from kai.facts.kernels.trying import FAILED, PLACED, REFUSED, Trial, may_take, try_victims
+from kai.facts.kernels.trying import FAILED, PLACED, REFUSED, Trial, may_take, promise_chunk, try_victims
 from kai.facts.kernels.victims import CHANGED, UNKNOWN, GroupState, least_held, look_again, look_again_at
 
-LEFT, SERVED, LOOK, NO_ROOM, ALONE, FINISHED, INELIGIBLE = 0, 1, 2, 3, 4, 5, 6
+LEFT, SERVED, LOOK, NO_ROOM, ALONE, FINISHED, INELIGIBLE, ASK = 0, 1, 2, 3, 4, 5, 6, 7
 GROUP, STATEMENTS, DECISIONS, LEAST_KNOWN, LEFT_OUT, FAILURES, INELIGIBLES = 0, 1, 2, 3, 4, 5, 6
 KIND, POD, NODE, PLACEMENT, VICTIM, AGGRESSOR = 0, 1, 2, 3, 4, 5
 COUNT, WIDTH = 3, 6
@@ -151,6 +151,8 @@ def _fits_without_them(
     work.node[0] = columns.node[aggressor.pods[0]]
     undo_to(facts, columns, offsets, mark)
     for pod in losing[:count]:
+        if not leave(facts, columns, work.trial.table, pod):
+            return False
         evict(facts, columns, offsets, pod)
     fits = may_take(facts, columns, waiting_rules, work.trial, aggressor.group[0], aggressor.pods)
     if fits:
@@ -173,8 +175,8 @@ def _places(
     nodes: Int64s,
 ) -> bool:
     """Promise the aggressor, a group of one pod, a place on one of ``nodes``; return whether there is one."""
-    pods, extra = work.probe.aggressor.pods, work.trial.extra
-    return place_pods(facts, columns, offsets, rules, vectors, pods, nodes, extra, True) == pods.shape[0]
+    pods = work.probe.aggressor.pods
+    return promise_chunk(facts, columns, offsets, rules, vectors, work.trial, pods, nodes) == pods.shape[0]
 
 
 @inner
@@ -277,7 +279,7 @@ def _search(
     _forget_rests(rules, groups, probe)
     listing = groups.losing
     fill_victims(facts, columns, rules, groups.victims, listing, groups.by_age, work.greedy, listing.member)
-    work.state[FAILURES] = 0
+    work.state[FAILURES], trial.table.wants[0] = 0, 0
     mark, first = columns.cursor[0], columns.counters[0]
     found = propose_first(facts, columns, rules, vectors, groups, probe, group)
     while found == PROPOSED:
@@ -288,6 +290,8 @@ def _search(
         if ended == PLACED and _serves(facts, columns, offsets, rules, waiting_rules, vectors, work, mark, first):
             return SERVED
         undo_to(facts, columns, offsets, mark)
+        if trial.table.wants[0] > 0:
+            return ASK
         work.state[FAILURES] += 1
         if ended != REFUSED or not work.grows[0] or not probe.exact[group] or work.state[FAILURES] > MOST_FAILURES:
             return LEFT
@@ -407,7 +411,8 @@ def reclaim_groups(
     """Search for ``group`` (-1: the next one) and then for groups popped off ``heap``; return why that ended.
 
     SERVED: there are ``most`` statements. FINISHED: the heap is empty. For any other end, ``work.state[GROUP]`` was
-    popped, and neither served nor noted. LEFT: it needs the plain form. LOOK: groups changed that only the caller can
+    popped, and neither served nor noted. LEFT: it needs the plain form. ASK: the plugin has to give the answers of
+    ``work.trial.table.wanted``; do so and call again. LOOK: groups changed that only the caller can
     describe or list; do so and call again. NO_ROOM: the logs have room for fewer than ``work.probe.state[CHANGES]``
     changes. ALONE: the search succeeds, but cannot be made final here. Then call with ``most`` 0 for that group: the
     result is SERVED with an open statement, ``work.probe`` has the victims, ``work.trial`` the groups that found no

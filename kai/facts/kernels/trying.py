@@ -1,7 +1,7 @@
 """Simulates one set of victims: evicts them, and promises places to the aggressor and to all affected groups.
 
 It is one call without Python objects. It serves victims and aggressors that have one leaf and whose pods need only
-static answers of plugins. The plain form is in ``kai.actions.search.solver``.
+static answers of plugins, or answers from a table of states. The plain form is in ``kai.actions.search.solver``.
 """
 
 import numpy as np
@@ -15,9 +15,9 @@ from kai.facts.kernels.filling import Kept, Listing, fill_waiting, usable
 from kai.facts.kernels.fit import ACCEPTED, Rules, Vectors, over_capacity
 from kai.facts.kernels.groups import elastic_state, next_chunk
 from kai.facts.kernels.order import Heap, pop, push
-from kai.facts.kernels.place import place_pods
+from kai.facts.kernels.place import NOT_ANSWERED, TransitionTable, leave, place_pods, promise_by_table
 
-PLACED, REFUSED, UNPREPARED = 0, 1, 2
+PLACED, REFUSED, UNPREPARED, UNANSWERED = 0, 1, 2, 3
 FAILED, POD = 0, 1
 
 
@@ -39,6 +39,7 @@ class Trial(Struct):
     chunk: Int64s  # [...]
     failed: Int64s  # [G] twice the group, plus one if some of its pods had found a place
     state: Int64s  # [2] how many failed; a pod of a shape that is not prepared
+    table: TransitionTable  # what a plugin answers about nodes as pods leave and come
 
 
 class Aggressor(Struct):
@@ -148,6 +149,25 @@ def _last(facts: Facts, trial: Trial, groups: Int64s, aggressor: Aggressor) -> i
 
 
 @inner
+def promise_chunk(
+    facts: Facts,
+    columns: Columns,
+    offsets: Offsets,
+    rules: Rules,
+    vectors: Vectors,
+    trial: Trial,
+    chunk: Int64s,
+    nodes: Int64s,
+) -> int:
+    """Promise places to the pods of ``chunk`` until one finds no node; return how many have one, or NOT_ANSWERED."""
+    for pod in chunk:
+        if trial.table.ask[facts.pods.shape[pod]] >= 0:
+            table = trial.table
+            return promise_by_table(facts, columns, offsets, rules, vectors, table, chunk, nodes, trial.extra)
+    return place_pods(facts, columns, offsets, rules, vectors, chunk, nodes, trial.extra, True)
+
+
+@inner
 def _settle(
     facts: Facts,
     columns: Columns,
@@ -185,7 +205,9 @@ def _settle(
         begun = columns.cursor[0]
         placed = 0
         if chunk.shape[0] > 0 and may_take(facts, columns, rules, trial, group, chunk):
-            placed = place_pods(facts, columns, offsets, rules, vectors, chunk, nodes, trial.extra, True)
+            placed = promise_chunk(facts, columns, offsets, rules, vectors, trial, chunk, nodes)
+        if placed == NOT_ANSWERED:
+            return UNANSWERED
         # An empty chunk is a failure: the caller computes the next chunks of failed groups.
         fits = 0 < placed == chunk.shape[0]
         if fits:
@@ -213,7 +235,8 @@ def try_victims(
     """Evict ``victims`` and place all affected groups again, the aggressor included; return the outcome.
 
     PLACED: the aggressor has its places. REFUSED: it does not. UNPREPARED: plugins have not answered yet for the shape
-    of ``trial.state[POD]``. The caller decides what to keep; only failed attempts of other groups are undone here.
+    of ``trial.state[POD]``. UNANSWERED: ``trial.table`` lacks an answer, see ``leave`` and ``promise_by_table``.
+    The caller decides what to keep; only failed attempts of other groups are undone here.
     Holds: the same promises in the same order as the Python path.
     Cost: that of ``fill_waiting`` and of pops up to the aggressor's turn; O(nodes in reach) for each pod.
     """
@@ -221,6 +244,8 @@ def try_victims(
     groups = _affect(facts, trial, victims, aggressor.group[0])
     nodes = _reach(columns, trial, aggressor, victims)
     for pod in victims:
+        if not leave(facts, columns, trial.table, pod):
+            return UNANSWERED
         evict(facts, columns, offsets, pod)
     for group in groups:
         _describe(facts, columns, rules, trial, group)

@@ -3,7 +3,8 @@
 A node with a strict policy is refused if it cannot align the pod. Of the others, those where the pod spans the fewest
 zones are preferred. The zones are chosen when the pod is placed, charged for as long as it holds its place, and handed
 to the binder, whose record the next cycle reads. Pods that ask for the same are placed in batches: a node has room for
-as many of them as span the same number of zones there, and is counted again where that number changes.
+as many of them as span the same number of zones there, and is counted again where that number changes. Searches for
+victims look up which zones pods leave and get by what the zones of a node have left.
 
 Requests are aligned for the whole pod or for each container. CPUs are pinned for guaranteed pods, and only if a
 container requests whole ones; memory is aligned for guaranteed pods, devices for every pod.
@@ -44,8 +45,9 @@ from kai.framework import (
     Status,
     Taken,
     Tracked,
+    Transitions,
 )
-from kai.framework.kept import KeptAnswers, NodeStates
+from kai.framework.kept import Given, KeptAnswers, KeptTransitions, NodeStates
 from kai.plugins.numa.kernels import (
     INFEASIBLE,
     POLICY_RESTRICTED,
@@ -169,8 +171,9 @@ class Numa:
             return ()
         # What zones have is part of the state of a node; all else that answers depend on is in the reports.
         name = f"answers about zones without {sorted(ignored)}"
-        kept = session.once(name, (reported, session.snapshot.axis), lambda: _Kept(layouts.zones))
+        kept = session.once(name, (reported, session.snapshot.axis), lambda: _Kept(layouts))
         aligner = _Aligner(session, layouts, recorded, kept)
+        batch = _Batching(session, aligner).batch()
         return (
             NodeFilter(aligner.filter_nodes, concerns=aligner.concerns, explain=_explain),
             NodeScore(aligner.score_nodes, concerns=aligner.concerns),
@@ -181,7 +184,8 @@ class Numa:
                 effects=aligner.effects,
                 encode=_encode,
                 report=aligner.report_nodes,
-                batch=_Batching(session, aligner).batch(),
+                batch=batch,
+                transitions=None if batch is None else aligner.transitions(),
                 concerns=aligner.concerns,
             ),
         )
@@ -221,10 +225,17 @@ def _scores_of(spanned: Int64s) -> Scores:
 class _Kept:
     """How many zones pods span, by what they ask for and by what the zones of a node have."""
 
-    def __init__(self, zones: Zones) -> None:
+    def __init__(self, layouts: Layouts) -> None:
+        zones, names = layouts.zones, layouts.names
         sizes = np.diff(zones.start)
         static = (
-            (sizes[node], zones.policy[node], zones.whole_pod[node], zones.aware[node].tobytes(), _part(zones, node))
+            (
+                names[node],
+                zones.policy[node],
+                zones.whole_pod[node],
+                zones.aware[node].tobytes(),
+                _part(zones, node),
+            )
             for node in range(len(sizes))
         )
         numbers: dict[tuple[object, ...], int] = {}
@@ -233,6 +244,7 @@ class _Kept:
         self._states = NodeStates(kinds, (owners,))
         self._spans = KeptAnswers(self._states, np.int64)
         self._rooms = KeptAnswers(self._states, np.int64)
+        self.transitions = KeptTransitions(self._states)
 
     def rooms(
         self, ask: tuple[object, ...], left: Tracked, nodes: NodeRows, answer: Callable[[NodeRows], Int64s]
@@ -349,14 +361,53 @@ class _Aligner:
 
         A pod without a record keeps the zones that it had, if the open statement evicted it from there.
         """
-        placement = self._placement(pod, node)
+        placement = self._placement(self._zones, pod, node)
         if placement is not None and not placement.zones:
             before = self._view.evicted_detail(pod, node, DETAIL)
             return before if isinstance(before, NumaPlacement) else placement
         return placement
 
-    def _placement(self, pod: PodRow, node: NodeRow) -> NumaPlacement | None:
-        facts, zones = self.ask_of(pod), self._zones
+    def transitions(self) -> Transitions:
+        """Return the extension for searches for victims."""
+        shapes, first = np.unique(self._view.snapshot.pod_shape, return_index=True)
+        pods = {shape: PodRow(pod) for shape, pod in zip(shapes.tolist(), first.tolist(), strict=True)}
+
+        def asks() -> list[tuple[object, PodRow] | None]:
+            return [
+                (self.ask_of(pods[shape]).ask, pods[shape]) if asked and shape in pods else None
+                for shape, asked in enumerate(self.concerns.tolist())
+            ]
+
+        return self._kept.transitions.open(self._view, [self.left], asks, self.give, self.draws, self.recorded)
+
+    def give(self, pod: PodRow, node: NodeRow, content: Int64s) -> Given:
+        """Return what a pod gets on ``node`` if its zones have ``content`` [W * R] left."""
+        facts, zones = self.ask_of(pod), self._supposed
+        first, last = int(zones.start[node]), int(zones.start[node + 1])
+        zones.available[first:last] = content.reshape(last - first, len(self._axis))
+        out = np.empty(1, np.int64)
+        spans(zones, facts.requests, facts.guaranteed, facts.devices, self._layouts.widest, np.array([node]), out)
+        if zones.policy[node] >= POLICY_RESTRICTED and out[0] == INFEASIBLE:
+            return Given(None)
+        placement = self._placement(zones, pod, node)
+        # A pod that is aligned in no zone keeps those that it had, see `choose`.
+        is_sure = first == last or not is_aligned(zones, facts.guaranteed, facts.devices, int(node))
+        is_sure = is_sure or bool(placement and placement.zones)
+        return Given(placement, float(_scores_of(out)[0]), is_sure)
+
+    @cached_property
+    def _supposed(self) -> Zones:
+        """The zones with free amounts that may be overwritten."""
+        return self._layouts.zones.replace(available=self.left.initial.copy())
+
+    def draws(self, node: NodeRow, detail: object) -> Sequence[Effect]:
+        """Return the amounts that a placement draws from the zones of ``node``."""
+        assert isinstance(detail, NumaPlacement)  # noqa: S101 - a detail of this plugin
+        cells = self._layouts.cells(int(node), detail, self._axis)
+        return [Effect(self.left, cell, -amount) for cell, amount in cells.items()]
+
+    def _placement(self, zones: Zones, pod: PodRow, node: NodeRow) -> NumaPlacement | None:
+        facts = self.ask_of(pod)
         size = int(zones.start[node + 1] - zones.start[node])
         if size == 0 or not is_aligned(zones, facts.guaranteed, facts.devices, int(node)):
             return NumaPlacement()
@@ -376,9 +427,7 @@ class _Aligner:
 
     def effects(self, pod: PodRow, node: NodeRow, detail: object) -> Sequence[Effect]:
         """Return the amounts that ``pod`` draws from the zones of ``node``."""
-        placement = detail if isinstance(detail, NumaPlacement) else self.recorded(pod)
-        cells = self._layouts.cells(int(node), placement, self._axis)
-        return [Effect(self.left, cell, -amount) for cell, amount in cells.items()]
+        return self.draws(node, detail if isinstance(detail, NumaPlacement) else self.recorded(pod))
 
     def report_nodes(self) -> Mapping[int, Mapping[str, object]]:
         """Return the free amounts in the zones of each node, for the resources that they report."""

@@ -4,6 +4,8 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
+import attrs
+
 from kai.facts.kernels import fit as codes
 from kai.facts.kernels.fit import Rules
 from kai.facts.model.axis import CPU, GPU, MEMORY
@@ -115,6 +117,74 @@ def place_rated(
 ) -> bool:
     """Place one pod where terms and answers are best together; say whether a node took it."""
     return place_pods(world, rules, [pod], nodes, answers, promise=promise) == 1
+
+
+@attrs.define
+class States:
+    """What a plugin says about nodes in each state, and the states of nodes and holdings of pods."""
+
+    asks: list[int | None]
+    """By shape."""
+    left: dict[tuple[int, int], int]
+    """The state once a pod with a holding is gone."""
+    taken: dict[tuple[int, int], tuple[int, int, float] | None]
+    """By state and ask: the state once one more pod is there, what it holds, the rating; None: it is refused."""
+    unsure: set[tuple[int, int]]
+    """States and asks for which the plugin must be asked about each pod."""
+    of_nodes: list[int]
+    of_pods: list[int | None]
+    questions: set[tuple[int, int]] = attrs.field(factory=set)
+    """What nothing is known of: state, and holding or -1 - ask."""
+
+
+def leave(states: States, pod: Pod) -> bool:
+    """Let a node pass into its state without a pod; say whether that is known."""
+    if states.asks[pod.shape.row] is None or pod.node < 0:
+        return True
+    held = states.of_pods[pod.row]
+    if held is None:
+        return False
+    now = states.of_nodes[pod.node]
+    after = states.left.get((now, held))
+    if after is None:
+        states.questions.add((now, held))
+        return False
+    states.of_nodes[pod.node] = after
+    return True
+
+
+def promise_by_table(
+    world: World, rules: Rules, states: States, pods: Sequence[Pod], nodes: Sequence[int], extra: Sequence[float]
+) -> int | None:
+    """Promise places until a pod finds no node; return how many pods have one, None where an answer is missing."""
+    for count, pod in enumerate(pods):
+        scores = score_nodes(world, rules, pod.shape, nodes, extra)
+        ask = states.asks[pod.shape.row]
+        if ask is not None:
+            rated = [at for at, score in enumerate(scores) if not math.isnan(score)]
+            asked = {at: (states.of_nodes[nodes[at]], ask) for at in rated}
+            unknown = {(state, -1 - ask) for state, _ in asked.values() if (state, ask) not in states.taken}
+            if unknown:
+                states.questions |= unknown
+                return None
+            for at, key in asked.items():
+                found = states.taken[key]
+                scores[at] = math.nan if found is None else scores[at] + found[2]
+        while True:
+            at = best_node(world, rules, pod.shape, pod.group, nodes, scores)
+            if at < 0:
+                return count
+            key = (states.of_nodes[nodes[at]], -1 if ask is None else ask)
+            if key in states.unsure:
+                return None
+            found = None if ask is None else states.taken[key]
+            keep = found is None or pod.evicted is None or states.of_pods[pod.row] == found[1]
+            if put(world, rules, pod, nodes[at], promise=True, keep=keep):
+                if found is not None:
+                    states.of_nodes[nodes[at]], states.of_pods[pod.row] = found[:2]
+                break
+            scores[at] = math.nan
+    return len(pods)
 
 
 def refusals(

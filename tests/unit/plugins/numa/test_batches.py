@@ -136,3 +136,40 @@ def contended(draw):
 @settings(deadline=None, max_examples=200)
 def test_a_trial_that_proves_itself_decides_alike(snapshot):
     assert decided(snapshot) == decided(snapshot, ("held",))
+
+
+@st.composite
+def reclaimed(draw):
+    """Return full nodes of uneven zones, more pods that may reclaim than that can, and gaps that victims may go to."""
+    nodes, reported, groups = {}, [], {}
+    for node in range(draw(st.integers(1, 4))):
+        zone = st.tuples(st.integers(0, 3), st.integers(1, 4))
+        has = draw(st.lists(zone, min_size=0, max_size=3))
+        count = sum(gpus for gpus, _ in has) or draw(st.integers(0, 3))
+        nodes[f"n{node}"] = {"gpu": count, "cpu": draw(st.sampled_from([8, 32]))}
+        if has:
+            content = [{"cpu": str(cpu), "nvidia.com/gpu": str(gpus)} for gpus, cpu in has]
+            policy, scope = draw(st.sampled_from(POLICIES)), draw(st.sampled_from(["pod", "container"]))
+            reported.append(zones(f"n{node}", *content, policy=policy, scope=scope))
+        free = count - draw(st.sampled_from([0, 0, 0, 1, 2]))
+        at = 0
+        while free > 0:
+            gpus = draw(st.integers(1, min(free, 2)))
+            free -= gpus
+            where = draw(st.integers(0, max(0, len(has) - 1)))
+            drawn = record(**{f"node_{where}": {"cpu": "1", "nvidia.com/gpu": str(gpus)}})
+            runs = {"queue": draw(st.sampled_from("aaac")), "members": 1, "runs_on": [f"n{node}"]}
+            kept = {"annotations": {PREDICTED: drawn} if draw(st.sampled_from([True, True, False])) else {}}
+            groups[f"{draw(st.sampled_from('rrb'))}{node}x{at}"] = {**runs, **kept, "each": EACH | {"gpu": gpus}}
+            at += 1
+    for at in range(draw(st.integers(1, 8))):
+        asked = {"gpu": draw(st.sampled_from([1, 1, 1, 2])), "cpu": draw(st.sampled_from([1, 1, 2]))}
+        name = f"{draw(st.sampled_from('gggb'))}{at}"
+        groups[name] = {"queue": "b", "members": draw(st.sampled_from([1, 1, 1, 1, 2])), "each": EACH | asked}
+    return snapshot_of(nodes, groups, reported, {"a": {"quota": 0}, "b": {"quota": 12}, "c": {"quota": 1}})
+
+
+@given(snapshot=reclaimed())
+@settings(deadline=None, max_examples=300)
+def test_tables_of_states_decide_what_asking_does(snapshot):
+    assert decided(snapshot) == decided(snapshot, ("transitions",))
