@@ -209,12 +209,16 @@ def mark_greedy(
 @inner
 def remember(facts: Facts, columns: Columns, claim: Claim, group: int, wanted: Float64s) -> None:
     """Store the usage of queues before a search, and the request of its aggressor."""
-    for queue in range(claim.used.shape[0]):
+    # Each look at a field of a struct counts references, which costs more than the copy.
+    used, fixed, models = claim.used, claim.fixed, claim.models
+    used_now, fixed_now, models_now = columns.queue_used, columns.queue_fixed, columns.queue_models
+    owed = facts.queues.deserved.shape[1]
+    for queue in range(used.shape[0]):
         for resource in range(SHARED_RESOURCES):
-            claim.used[queue, resource] = columns.queue_used[queue, resource]
-            claim.fixed[queue, resource] = columns.queue_fixed[queue, resource]
-        for model in range(facts.queues.deserved.shape[1]):
-            claim.models[queue, model] = columns.queue_models[queue, model]
+            used[queue, resource] = used_now[queue, resource]
+            fixed[queue, resource] = fixed_now[queue, resource]
+        for model in range(owed):
+            models[queue, model] = models_now[queue, model]
     copy(wanted, claim.wanted)
     claim.group[0] = group
     # A search that may take by model is left to the caller, who knows the model; see `kai.facts.kernels.reclaiming`.
@@ -308,6 +312,7 @@ def _outdoes(facts: Facts, claim: Claim, loss: Loss, queue: int, sibling: int, a
 @inner
 def _saturate(facts: Facts, claim: Claim, loss: Loss) -> int:
     queue = facts.groups.queue[claim.group[0]]
+    known, parents = loss.known, facts.queues.parent
     while queue >= 0:
         loss.at_fault[0] = queue
         if loss.known[queue]:
@@ -315,13 +320,11 @@ def _saturate(facts: Facts, claim: Claim, loss: Loss) -> int:
             amounts = loss.remaining[queue].copy()
         else:
             amounts = claim.used[queue] + claim.wanted
-        for sibling in range(loss.known.shape[0]):
+        for sibling in range(known.shape[0]):
             # Only siblings that lost something can complain; the others are as saturated as before the search.
-            if not loss.known[sibling] or sibling == queue:
+            if not known[sibling] or sibling == queue:
                 continue
-            if facts.queues.parent[sibling] == facts.queues.parent[queue] and _outdoes(
-                facts, claim, loss, queue, sibling, amounts
-            ):
+            if parents[sibling] == parents[queue] and _outdoes(facts, claim, loss, queue, sibling, amounts):
                 loss.at_fault[1] = sibling
                 return TOO_SATURATED
         fixed = not facts.groups.preemptible[claim.group[0]]
@@ -418,6 +421,8 @@ def _keeps_models(facts: Facts, columns: Columns, claim: Claim, loss: Loss) -> b
 
     Asked of the books and not of the pieces: a victim that is moved to another model loses this one, too.
     """
+    if facts.queues.deserved.shape[1] == 0:
+        return True
     mine, model = facts.groups.queue[claim.group[0]], claim.model[0]
     # A search begins with a part of the aggressor's pods. The queues above it will gain the others as well.
     missing = 0.0

@@ -87,10 +87,13 @@ def fill_victims(
     """
     empty(heap)
     missing = 0
+    # Each look at a field of a struct counts references, which costs more than a step of these loops.
+    items, start, queue_of = heap.items, heap.start, heap.queue
+    listed, length, is_listed = listing.items, listing.length, listing.member
     for queue in range(queues.shape[0]):
         if queues[queue]:
-            for at in range(heap.start[queue], heap.start[queue] + listing.length[queue]):
-                if member[listing.items[at]]:
+            for at in range(start[queue], start[queue] + length[queue]):
+                if member[listed[at]]:
                     missing += 1
                     break
     # By age, because pushes come by age: when a queue got its first entry decides how ties between queues went, and the
@@ -98,19 +101,19 @@ def fill_victims(
     for group in by_age:
         if missing == 0:
             break
-        if member[group] and listing.member[group] and queues[heap.queue[group]]:
+        if member[group] and is_listed[group] and queues[queue_of[group]]:
             missing -= _meet(facts, columns, rules, heap, group)
     for queue in range(queues.shape[0]):
         # Overwrites the one entry that stood for the queue with all of them, as they are listed. The order of the
         # queues themselves stays.
         if queues[queue]:
-            count = heap.start[queue]
-            for at in range(heap.start[queue], heap.start[queue] + listing.length[queue]):
-                if member[listing.items[at]]:
-                    heap.items[count] = listing.items[at]
+            count = start[queue]
+            for at in range(start[queue], start[queue] + length[queue]):
+                if member[listed[at]]:
+                    items[count] = listed[at]
                     count += 1
-            if listing.length[queue] > 0:
-                heap.length[queue] = count - heap.start[queue]
+            if length[queue] > 0:
+                heap.length[queue] = count - start[queue]
 
 
 @inner
@@ -200,27 +203,30 @@ class Kept(Struct):
 @inner
 def _note_changes(facts: Facts, columns: Columns, kept: Kept, changed: Bools) -> None:
     """Mark in ``changed`` [Q + 1] queues whose children hold other amounts, and all queues above marked ones."""
-    queues, root = facts.queues.parent.shape[0], facts.queues.parent.shape[0]
+    # Each look at a field of a struct counts references, which costs more than a comparison.
+    parents, used, models = facts.queues.parent, kept.used, kept.models
+    used_now, models_now, owed = columns.queue_used, columns.queue_models, facts.queues.deserved.shape[1]
+    queues, root = parents.shape[0], parents.shape[0]
     if not kept.lives:
         changed[:] = True
     for queue in range(queues):
-        above = facts.queues.parent[queue] if facts.queues.parent[queue] >= 0 else root
+        above = parents[queue] if parents[queue] >= 0 else root
         for resource in range(SHARED_RESOURCES):
-            if kept.used[queue, resource] != columns.queue_used[queue, resource]:
-                kept.used[queue, resource] = columns.queue_used[queue, resource]
+            if used[queue, resource] != used_now[queue, resource]:
+                used[queue, resource] = used_now[queue, resource]
                 changed[above] = True
-        for model in range(facts.queues.deserved.shape[1]):
-            if kept.models[queue, model] != columns.queue_models[queue, model]:
-                kept.models[queue, model] = columns.queue_models[queue, model]
+        for model in range(owed):
+            if models[queue, model] != models_now[queue, model]:
+                models[queue, model] = models_now[queue, model]
                 changed[above] = True
     for queue in range(queues):
         if changed[queue]:
             changed[root] = True
-            above = facts.queues.parent[queue]
+            above = parents[queue]
             # A marked queue has marked those above it, or will when its own turn comes.
             while above >= 0 and not changed[above]:
                 changed[above] = True
-                above = facts.queues.parent[above]
+                above = parents[above]
 
 
 @inner
@@ -342,9 +348,9 @@ def fill_waiting(
         if usable(facts, group):
             changed[heap.queue[group]] = True
     _note_changes(facts, columns, kept, changed)
-    queues = facts.queues.parent.shape[0]
+    queues, is_leaf = facts.queues.parent.shape[0], facts.queues.leaf
     for node in kept.nodes:
-        if changed[node] and node < queues and facts.queues.leaf[node]:
+        if changed[node] and node < queues and is_leaf[node]:
             _copy_leaf(heap, kept, queued, left_out, ages, node)
     for group in groups:
         if usable(facts, group):
@@ -354,7 +360,7 @@ def fill_waiting(
             kept.ranked[leaf] = False
     # From below: the order of queues depends on what is below each of them.
     for node in kept.nodes:
-        if changed[node] and not (node < queues and facts.queues.leaf[node]):
+        if changed[node] and not (node < queues and is_leaf[node]):
             _make_order(facts, columns, rules, heap, kept, ages, node)
         changed[node] = False
     for group in groups:
