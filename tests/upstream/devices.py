@@ -316,7 +316,7 @@ def explained(cluster: Document, theirs: list[Document], version: KubernetesVers
     """Return under which row of docs/differences.md the difference at a pod falls, "" if under none."""
     slices = [each["spec"] for each in cluster["slices"]]
     if any(map(_is_behind, slices, [slices] * len(slices))):
-        return "a pool of which a node sees an older generation only"
+        return "a pool whose newer generation has no slice for a node"
     if _repeats_names(slices):
         return "a pool that names a device twice, on different nodes"
     if "CEL" in theirs[pod].get("aborts", "") and any(each.get("perDeviceNodeSelection") for each in slices):

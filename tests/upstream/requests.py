@@ -128,8 +128,8 @@ def explained(document: Document, found: str) -> str:
     """Return under which row of docs/differences.md a difference falls, "" if under none."""
     spec, status = document["spec"], document["status"]
     if "overhead" in spec and "resources" in status:
-        return "the overhead of a pod of which the kubelet tells as a whole"
+        return "the overhead of a pod whose resources the kubelet reports for the whole pod"
     is_infeasible = any(each["reason"] == "Infeasible" for each in status.get("conditions", ()))
     if is_infeasible and found.partition(":")[0] not in {"cpu", "memory"}:
-        return "what no kubelet resizes of a pod whose change is infeasible"
+        return "resources that kubelets never resize"
     return ""
