@@ -276,17 +276,6 @@ def _log(columns: Columns, offsets: Offsets, kind: int, pod: int) -> None:
     add(columns, offsets.counters, 1)
 
 
-@inner
-def has_copy(columns: Columns, pod: int, node: int) -> bool:
-    """Return whether ``pod`` is booked on ``node``, including as a releasing copy that stayed behind."""
-    if columns.node[pod] == node and (ACTIVE_USED >> columns.status[pod]) & 1:
-        return True
-    for copy in range(columns.left.shape[1]):
-        if columns.left[pod, copy] == node + 1:
-            return True
-    return False
-
-
 @kernel
 def allocate(facts: Facts, columns: Columns, offsets: Offsets, pod: int, node: int, placement: int) -> None:
     """Give a pending pod idle resources of ``node``."""
@@ -370,12 +359,13 @@ def pipeline(facts: Facts, columns: Columns, offsets: Offsets, pod: int, node: i
     ``keep``: a victim put back where it was evicted from keeps its place, unless its devices changed. Then both
     bookings stay, as they do when a victim moves to another node: its releasing copy is still there.
     """
-    if keep and columns.evicted_status[pod] > 0 and has_copy(columns, pod, node):
-        # Equal nodes are not enough: other devices of the same node mean that the containers have to start again.
-        changed = placement > 0 and not _same_slots(columns, placement, columns.evicted_placement[pod])
-        if not (changed and columns.evicted_node[pod] == node):
-            unevict(facts, columns, offsets, pod)
-            return
+    # A pod that an earlier statement moved still has a copy on its old node. If it is put there, it does not return to
+    # the place that this statement took from it, and another pod may have that place by now.
+    returns = columns.evicted_status[pod] > 0 and columns.evicted_node[pod] == node
+    # Equal nodes are not enough: other devices of the same node mean that the containers have to start again.
+    if keep and returns and (placement == 0 or _same_slots(columns, placement, columns.evicted_placement[pod])):
+        unevict(facts, columns, offsets, pod)
+        return
     # The victim moves: it leaves a copy behind that still releases its old node.
     if columns.status[pod] == RELEASING:
         for copy in range(columns.left.shape[1]):

@@ -241,18 +241,12 @@ def unevict(world: World, pod: Pod) -> None:
 
 def pipeline(world: World, pod: Pod, node: int, placement: int, *, keep: bool) -> None:
     """Promise a pod a node; with ``keep`` a victim that comes back to its place on its devices simply stays."""
-    if keep and pod.evicted is not None and _is_on(world, pod, node):
-        _, before, devices = pod.evicted
-        moves = node == before and placement > 0 and world.placements[placement] != world.placements[devices]
-        if not moves:
-            unevict(world, pod)
-            return
+    _, before, devices = pod.evicted or (None, None, 0)
+    if keep and before == node and (placement == 0 or world.placements[placement] == world.placements[devices]):
+        unevict(world, pod)
+        return
     if pod.status == Status.RELEASING:
         pod.left.append(pod.node)
     book(world, pod, node, Status.PIPELINED, placement)
     pod.node, pod.placement, pod.status, pod.virtual = node, placement, Status.PIPELINED, True
     world.operations.append((OP_PIPELINE, pod.row))
-
-
-def _is_on(world: World, pod: Pod, node: int) -> bool:
-    return any(each.pod is pod for each in world.nodes[node].bookings)

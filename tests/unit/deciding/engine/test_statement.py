@@ -165,6 +165,26 @@ def test_a_pod_promised_its_lost_place_is_not_evicted(session):
     assert session.ledger.fingerprint() == before
 
 
+def test_a_moved_pod_may_be_promised_its_old_node(session):
+    """Its new place is another pod's by then, so it must not return to that one."""
+    old, new = (np.array([node(session, name)], np.int64) for name in ("n1", "n2"))
+    with session.statement("test", Cause.CONSOLIDATE) as statement:
+        statement.evict(pods(session, "runs-0"))
+        statement.place_pods(pods(session, "runs-0"), new, session.no_extra, promise=True)
+        statement.commit()
+    with session.statement("test", Cause.PREEMPT) as statement:
+        statement.evict(pods(session, "runs-0"))
+        assert statement.place_pods(pods(session, "waits-0"), new, session.no_extra, promise=True) == 1
+        assert statement.place_pods(pods(session, "runs-0"), old, session.no_extra, promise=True) == 1
+        decisions = statement.commit()
+    assert [(type(each), each.pod, each.node) for each in decisions] == [
+        (Nominate, pods(session, "waits-0")[0], new[0]),
+        (Nominate, pods(session, "runs-0")[0], old[0]),
+    ]
+    columns = session.ledger.columns
+    assert (columns.idle + columns.releasing >= 0).all()
+
+
 def test_an_eviction_names_the_node_its_pod_moves_to(session):
     with session.statement("test", Cause.CONSOLIDATE) as statement:
         statement.evict(pods(session, "runs-0"))
