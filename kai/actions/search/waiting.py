@@ -28,6 +28,8 @@ from kai.framework.decisions import Cause
 from kai.framework.verdict import ACCEPTED, Code, Reason, Verdict
 
 Footprint = list[tuple[int, ...]]
+FEW = 64
+"""Up to this many waiting groups are asked one by one whether they may search; among more, many are mostly alike."""
 
 
 @attrs.frozen(kw_only=True)
@@ -63,7 +65,7 @@ class EvictionPass:
         if not len(waiting) or not self.some_can_succeed(session, waiting):
             return
         depth = session.parameters.queue_depth.get(self.name, -1)
-        if depth < 0 and self._refuses_all(session, waiting):
+        if depth < 0 and len(waiting) <= FEW and self._refuses_all(session, waiting):
             return
         heap = GroupHeap(session, depth=depth)
         heap.fill(waiting, again=True)
