@@ -14,9 +14,14 @@ SMALL = Case(workload=find_workload("w0"))
 def test_a_case_leaves_out_its_shortcut_alone(shortcut):
     case = case_of(shortcut)
     profile = case.profile((shortcut.name,))
-    assert profile.parameters.without == (shortcut.name,)
+    assert profile.parameters.without == (*case.never, shortcut.name)
     assert profile.parameters.shortcuts
-    assert case.profile().parameters.without == ()
+    assert case.profile().parameters.without == case.never
+
+
+def test_only_held_is_measured_without_another_shortcut():
+    cases = {shortcut.name: case_of(shortcut) for shortcut in MEASURED}
+    assert {name: case.never for name, case in cases.items() if case.never} == {"held": ("transitions",)}
 
 
 def test_both_forms_decide_alike_while_they_are_measured():
