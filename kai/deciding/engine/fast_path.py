@@ -154,15 +154,13 @@ class FastPath:
         """The most placements that one group can make or undo, to reserve entries of the journal for."""
         shapes = session.facts.shapes
         self._batches = Batches(session, session.details)
-        self._facts = session.facts.replace(
-            shapes=shapes.replace(
-                mask=shapes.mask.copy(),
-                score=shapes.score.copy(),
-                credit=(shapes.credit & ~self._batches.of_shape) | self._batches.measured,
-            ),
+        credit = (shapes.credit & ~self._batches.of_shape) | self._batches.measured
+        nodes = session.facts.nodes
+        if credit.any():
             # Of shapes with credit the kernel serves those alone that take parts of GPUs, for which room says all.
-            nodes=session.facts.nodes.replace(credits=np.full_like(session.facts.nodes.credits, GPU_UNIT)),
-        )
+            nodes = nodes.replace(credits=np.full_like(nodes.credits, GPU_UNIT))
+        shapes = shapes.replace(mask=shapes.mask.copy(), score=shapes.score.copy(), credit=credit)
+        self._facts = session.facts.replace(shapes=shapes, nodes=nodes)
         """The session's facts, with masks and scores that also hold for pods that are alone in their groups."""
         self._pods = self._pods_of(waiting)
         """The pods in leaves of the waiting groups, by row."""
@@ -191,7 +189,6 @@ class FastPath:
         self._full = FullQueues(session, heap, waiting[self._work.plain[waiting]])
         self._reasons: dict[int, Reason] = {}
         """The reasons that refused groups got, by group."""
-        self._free_rules = session.policy.rules.replace(limits=False)
 
     def others(self) -> Iterator[Portion]:
         """Serve groups while the budget allows; yield, in their turn, the groups that Python must serve."""
@@ -207,7 +204,7 @@ class FastPath:
                 session.columns,
                 session.ledger.offsets,
                 session.policy.rules,
-                self._free_rules,
+                session.policy.free_rules,
                 session.policy.vectors,
                 self._index,
                 self._trees,

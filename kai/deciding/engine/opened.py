@@ -422,7 +422,7 @@ def _refuse_clashes(plugins: Sequence[OpenedPlugin]) -> None:
     """
     owners: dict[str, str] = {}
     for plugin in plugins:
-        for right in exclusive_of(plugin):
+        for right in exclusive_of(plugin) if plugin.terms or plugin.placement or plugin.victims else ():
             owner = owners.setdefault(right, plugin.name)
             if owner != plugin.name:
                 raise ConfigError(f"plugins: found {owner} and {plugin.name} that both {right}, expected one of them")

@@ -120,20 +120,17 @@ class Policy:
         self._single = [each.single for _, each in filters if each.single is not None]
         self._key_makers = self._group_key_makers()
         elastic = [at for at, maker in enumerate(self._key_makers) if isinstance(maker, ElasticOrder)]
-        self.rules = fold_rules(plugins, elastic[0] if elastic else -1)
-        # Availability rewards nodes where a pod can start now. Where it has to wait, it cannot.
-        self.waiting_rules = self.rules.replace(availability=0.0)
-        """The rules for nodes on which a pod has to wait."""
+        self.rules, self.waiting_rules, self.free_rules = fold_rules(plugins, elastic[0] if elastic else -1)
+        """The rules, those for nodes on which a pod has to wait, and those without limits of queues."""
 
     def _by_answers(self, shapes: int) -> tuple[Bools, Bools]:
         """Return bool[K] twice: shapes for which one plugin only filters and rates nodes; of them, by group."""
         askers = np.zeros(shapes, np.int64)
         others = np.zeros(shapes, np.bool_)
         wider = np.zeros(shapes, np.bool_)
-        for plugin in self.plugins:
+        for plugin in self._dynamic:
             concerned = slice(None) if plugin.concerns is None else plugin.concerns
-            if _is_dynamic(plugin):
-                askers[concerned] += 1
+            askers[concerned] += 1
             if plugin.pod_filter is not None or plugin.node_wait is not None or _changes_placements(plugin):
                 others[concerned] = True
             answers = (plugin.node_filter, plugin.node_score)
@@ -150,7 +147,7 @@ class Policy:
             if plugin.placement is not None and plugin.placement.batch is not None:
                 batching[plugin.placement.batch.ask >= 0] = at
         batches = {at: self.plugins[at].placement for at in np.unique(batching[batching >= 0]).tolist()}
-        for plugin in filter(_is_dynamic, self.plugins):
+        for plugin in self._dynamic:
             # Another plugin would have to be asked about each pod. A rating may change with each placement as well,
             # unless the batch says until when it does not.
             its_own = [at for at in batches if self.plugins[at].name == plugin.name]

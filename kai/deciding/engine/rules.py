@@ -7,6 +7,8 @@ it would run, and find none.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -29,7 +31,22 @@ from kai.framework.verdict import Code, Verdict
 from kai.framework.view import SessionView
 
 
-def fold_rules(plugins: Sequence[OpenedPlugin], elastic_key: int) -> Rules:
+class FoldedRules(NamedTuple):
+    """The rules of a session in three forms."""
+
+    rules: Rules
+    waiting: Rules
+    """For nodes on which a pod has to wait: availability rewards nodes where it can start now."""
+    free: Rules
+    """Without the limits of queues."""
+
+    @classmethod
+    def of(cls, rules: Rules) -> "FoldedRules":
+        """Return the three forms of ``rules``."""
+        return cls(rules, rules.replace(availability=0.0), rules.replace(limits=False))
+
+
+def fold_rules(plugins: Sequence[OpenedPlugin], elastic_key: int) -> FoldedRules:
     """Return the sum of all score terms, and which checks are on.
 
     If a plugin computes what stays usable of a node, terms that only estimate it are ignored.
@@ -39,25 +56,34 @@ def fold_rules(plugins: Sequence[OpenedPlugin], elastic_key: int) -> Rules:
     fragmentation = next((term for term in terms if isinstance(term, Fragmentation)), None)
     if fragmentation is not None:
         terms = [term for term in terms if not isinstance(term, Density | SharedDevices | DeviceOrder)]
-    mix = no_mix() if fragmentation is None else _mix(fragmentation)
-    return Rules(limits=fair, fair_order=fair, elastic_key=elastic_key, mix=mix, **_weights(terms))
+    if fragmentation is None:
+        return _with_weights(*_weights(terms).values(), fair=fair, elastic_key=elastic_key)
+    mix = _mix(fragmentation)
+    return FoldedRules.of(Rules(limits=fair, fair_order=fair, elastic_key=elastic_key, mix=mix, **_weights(terms)))
+
+
+_WEIGHTS: Final = (
+    "binpack_cpu",
+    "binpack_gpu",
+    "spread_cpu",
+    "spread_gpu",
+    "cpu_only",
+    "availability",
+    "sharing",
+    "pack_slots",
+    "spread_slots",
+)
+
+
+@lru_cache(maxsize=16)
+def _with_weights(*weights: float, fair: bool, elastic_key: int) -> FoldedRules:
+    """Return rules with these weights. Sessions share them, because each new struct costs memory for kernels."""
+    by_name = dict(zip(_WEIGHTS, weights, strict=True))
+    return FoldedRules.of(Rules(limits=fair, fair_order=fair, elastic_key=elastic_key, mix=no_mix(), **by_name))
 
 
 def _weights(terms: Sequence[Term]) -> dict[str, float]:
-    weights = dict.fromkeys(
-        (
-            "binpack_cpu",
-            "binpack_gpu",
-            "spread_cpu",
-            "spread_gpu",
-            "cpu_only",
-            "availability",
-            "sharing",
-            "pack_slots",
-            "spread_slots",
-        ),
-        0.0,
-    )
+    weights = dict.fromkeys(_WEIGHTS, 0.0)
     for term in terms:
         match term:
             case Density():

@@ -103,6 +103,10 @@ class World:
 
     def adopt(self, plugins: Sequence[OpenedPlugin]) -> None:
         """Fold the extensions of ``plugins`` into one policy, and open the ledger. Cost: O(arena + plugins)."""
+        if any(plugin.placement is not None and plugin.placement.credit is not None for plugin in plugins):
+            # Written for each pod that has some, so this session needs an array of its own.
+            nodes = self.facts.nodes
+            self.facts = self.facts.replace(nodes=nodes.replace(credits=np.zeros_like(nodes.credits)))
         policy = self.policy = Policy(plugins, self.facts)
         policy.single &= self.takes(ONE_ANSWER)
         policy.scored &= self.takes(RATED)
@@ -115,7 +119,7 @@ class World:
             raise TypeError("plugins of a world: found that they were adopted before, expected once")
         layout = self.base.layout
         ledger = self.ledger = self._live = Ledger(
-            layout, self.facts, opening.arena, opening.room, self._tracked, opening.columns.epoch
+            layout, self.facts, opening.arena, opening.room, self._tracked, opening.columns
         )
         for plugin in policy.plugins:
             if plugin.placement is None:
@@ -430,11 +434,13 @@ def _own_facts(facts: Facts, *, as_peer: bool) -> Facts:
         score=np.zeros_like(facts.shapes.score),
         credit=np.zeros_like(facts.shapes.credit),
     )
-    nodes = facts.nodes.replace(credits=np.zeros_like(facts.nodes.credits), books_as_peer=as_peer)
     queues = facts.queues.replace(
         fair_share=np.zeros_like(facts.queues.fair_share),
         allocatable=np.zeros_like(facts.queues.allocatable),
         total=np.zeros_like(facts.queues.total),
     )
-    groups = facts.groups.replace(each_leaf=as_peer)
+    nodes, groups = facts.nodes, facts.groups
+    # Otherwise they stay the same objects, for which kernels have their memory already.
+    if as_peer:
+        nodes, groups = nodes.replace(books_as_peer=True), groups.replace(each_leaf=True)
     return facts.replace(nodes=nodes, shapes=shapes, groups=groups, queues=queues)

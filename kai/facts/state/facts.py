@@ -374,17 +374,22 @@ def requested_amounts(snapshot: Snapshot, facts: NodeFacts, *, largest: bool, ab
     """Return float64[K, 3]: CPU, memory and GPU that one pod of each shape is assumed to request before it has a node.
 
     A request by GPU memory counts as a part of a device: see ``gpus_by_memory``. Demand and order use the smallest
-    part, limits the largest.
+    part, limits the largest. The array is the same as long as shapes and nodes are, and must not be changed.
     """
-    requests = snapshot.requests
-    out = np.zeros((len(snapshot.shapes), 3), np.float64)
-    out[:, :2] = requests[:, :2]
-    by_memory = gpus_by_memory(snapshot, largest=largest, able=able)
-    out[:, GPU] = np.where(shape_columns(snapshot).kind == GpuKind.MEMORY, by_memory, requests @ facts.gpu_weight)
-    for row, shape in enumerate(snapshot.shapes):
-        if shape.gpu.spared:
-            out[row, GPU] = max(0.0, out[row, GPU] - shape.gpu.spared)
-    return out
+    requests, shapes, weight = snapshot.requests, snapshot.shapes, facts.gpu_weight
+
+    def amounts() -> Float64s:
+        out = np.zeros((len(shapes), 3), np.float64)
+        out[:, :2] = requests[:, :2]
+        by_memory = gpus_by_memory(snapshot, largest=largest, able=able)
+        out[:, GPU] = np.where(shape_columns(snapshot).kind == GpuKind.MEMORY, by_memory, requests @ weight)
+        for row, shape in enumerate(shapes):
+            if shape.gpu.spared:
+                out[row, GPU] = max(0.0, out[row, GPU] - shape.gpu.spared)
+        return out
+
+    inputs = (shapes, requests, weight, snapshot.gpu_memories)
+    return snapshot.memory.once(f"requested amounts {largest} {able}", inputs, amounts)
 
 
 def gpus_by_memory(snapshot: Snapshot, *, largest: bool, able: bool = True) -> Float64s:

@@ -196,11 +196,11 @@ class Ledger:
         arena: Int64s,
         room: Room,
         tracked: Sequence[Tracked] = (),
-        epoch: Int64s | None = None,
+        opened: Columns | None = None,
     ) -> None:
         """Take over ``arena`` (not copied), and append the ``tracked`` columns to it.
 
-        ``epoch`` [G] continues an earlier one; None: zeros.
+        ``opened`` are the columns of ``arena`` with these logs; None: they are made, and epochs begin at zero.
         """
         self.layout = layout
         self.facts = facts
@@ -217,9 +217,10 @@ class Ledger:
             view.flags.writeable = False  # plugins change it only by effects
             column.values = view
             at += column.initial.size
-        if epoch is None:
-            epoch = np.zeros(layout.sizes.groups, np.int64)
-        self.columns: Columns = layout.columns(self.arena, room, epoch)
+        if opened is None or tracked:
+            epoch = np.zeros(layout.sizes.groups, np.int64) if opened is None else opened.epoch
+            opened = layout.columns(self.arena, room, epoch)
+        self.columns: Columns = opened
         self._journal_per_pod = 8 * layout.sizes.resources + 24 * room.placement_slots.shape[1] + 8 * 12 + 40
 
     @property

@@ -31,7 +31,7 @@ MIX = Fragmentation(
 
 
 def folded(*terms: Term):
-    return fold_rules([OpenedPlugin(name=f"p{at}", terms=(term,)) for at, term in enumerate(terms)], -1)
+    return fold_rules([OpenedPlugin(name=f"p{at}", terms=(term,)) for at, term in enumerate(terms)], -1).rules
 
 
 def test_terms_of_all_plugins_are_added_up():
