@@ -364,7 +364,7 @@ def leave(facts: Facts, columns: Columns, table: TransitionTable, pod: int) -> b
 @inner
 def _rate(columns: Columns, table: TransitionTable, ask: int, nodes: Int64s, scores: Float64s) -> bool:
     """Add the plugin's ratings to ``scores``, NaN where it refuses; return whether the table has them all."""
-    wants = table.wants[0]
+    known = True
     for at in range(nodes.shape[0]):
         if np.isnan(scores[at]):
             continue
@@ -373,11 +373,12 @@ def _rate(columns: Columns, table: TransitionTable, ask: int, nodes: Int64s, sco
         if after == UNKNOWN:
             # On through the other nodes: the plugin is asked about all at once.
             _want(table, state, -1 - ask)
+            known = False
         elif after == REFUSED:
             scores[at] = np.nan
         else:
             scores[at] += table.ratings[state, ask]
-    return table.wants[0] == wants
+    return known
 
 
 @inner
