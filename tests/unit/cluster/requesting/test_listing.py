@@ -73,8 +73,8 @@ def test_an_unserved_kind_is_empty_after_trying_older_versions():
 def test_what_is_no_list_is_said_to_be_none(body):
     server = HttpServer(faults=Faults(before=lambda _: Answer(status=200, body=body)))
     assert str(failure(server)) == (
-        'cannot list nodes of the cluster of context "prod": 10.0.0.1:6443 answered 200 with what is no list: '
-        "it is no API server"
+        'cannot list nodes of the cluster of context "prod": 10.0.0.1:6443 answered 200 without a list: '
+        "it is not an API server"
     )
 
 
