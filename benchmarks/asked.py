@@ -162,8 +162,10 @@ def _kai(tree: Path, arguments: tuple[str, ...], folder: Path) -> tuple[float, f
         "import resource as r, subprocess as s, sys; d = s.run([sys.executable, '-m', 'kai', *sys.argv[1:]], stdout=-3)"
     )
     report = "u = r.getrusage(r.RUSAGE_CHILDREN); print(d.returncode, u.ru_utime + u.ru_stime, u.ru_maxrss / 1024)"
+    # Plugins come from the entry points of an environment, and another revision may have others.
+    own = tree / ".venv" / "bin" / "python"
     done = subprocess.run(
-        [sys.executable, "-c", f"{shell}; {report}", *arguments],
+        [str(own) if own.exists() else sys.executable, "-c", f"{shell}; {report}", *arguments],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(tree)},
         capture_output=True,
