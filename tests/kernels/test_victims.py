@@ -67,7 +67,9 @@ def test_chances_after_moves_are_the_twins(stage, room, movable, adds_up, free):
     member = [movable[row % len(movable)] for row in range(len(world.groups))]
     rooms = [1000 * (room[at % len(room)] - 1) for at in range(len(world.nodes))]
     frees = [free * 10**9] * len(ledger.facts.nodes.gpu_weight)
-    arrays = (np.array(each, kind) for each, kind in ((waiting, int), (member, bool), (rooms, int), (frees, int)))
+    sizes = ledger.facts.shapes.request @ np.maximum(ledger.facts.nodes.gpu_weight, 0)
+    given = (waiting, int), (member, bool), (sizes, int), (rooms, int), (frees, int)
+    arrays = (np.array(each, kind) for each, kind in given)
     found = victims.may_fit_after_moves(ledger.facts, ledger.columns, *arrays, adds_up)
     weight = ledger.facts.nodes.gpu_weight.tolist()
     assert found == naive.may_fit_after_moves(world, weight, waiting, member, rooms, frees, adds_up=adds_up)

@@ -266,7 +266,7 @@ class Prospects:
         self._follow(session)
         if not session.takes(PROSPECTS) or not self._adds_up(session):
             return True
-        sizes: Int64s = facts.shapes.request @ np.maximum(facts.nodes.gpu_weight, 0)
+        sizes = self._sizes
         wanted = sizes[facts.pods.shape[portion.chunk()]]
         most = int(wanted.max(initial=0))
         if most <= 0:
@@ -292,8 +292,16 @@ class Prospects:
         # A search among protected groups leaves a reason where it fails.
         if not session.takes(PROSPECTS) or session.snapshot.past.protected or not flat.all():
             return True
-        sums, adds_up = self._sums, self._adds_up(session)
-        return may_fit_after_moves(session.facts, session.columns, waiting, movable, sums.room, sums.free, adds_up)
+        facts, columns, sums = session.facts, session.columns, self._sums
+        adds_up = self._adds_up(session)
+        return may_fit_after_moves(facts, columns, waiting, movable, self._sizes, sums.room, sums.free, adds_up)
+
+    @cached_property
+    def _sizes(self) -> Int64s:
+        """[K] The thousandths of whole GPUs that a pod of each shape requests."""
+        facts = self._session.facts
+        sizes: Int64s = facts.shapes.request @ np.maximum(facts.nodes.gpu_weight, 0)
+        return sizes
 
     def _adds_up(self, session: Session) -> bool:
         """Return whether pods request whole GPUs alone, and none is promised twice, so that places can be counted."""
@@ -312,7 +320,7 @@ class Prospects:
     def _gpus_suffice(self, shapes: Int64s) -> bool:
         """Return whether all ready nodes together have enough GPUs; moving pods creates none."""
         session, gpus = self._session, self._sums.gpus
-        wanted = int((session.facts.shapes.request[shapes] @ np.maximum(session.facts.nodes.gpu_weight, 0)).sum())
+        wanted = int(self._sizes[shapes].sum())
         if wanted > int(gpus.sum()):
             return False
         memory = int(session.facts.shapes.memory[shapes].sum())

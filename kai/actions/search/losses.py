@@ -252,7 +252,7 @@ class Totals:
 
     def add(self, cost: Cost, queue: int, lost: Amounts, freed: Mapping[int, int]) -> None:
         """Add what a group of ``queue`` gives up."""
-        self.sums = [mine + more for mine, more in zip(self.sums, cost, strict=True)]
+        self.sums = [mine + other for mine, other in zip(self.sums, cost, strict=True)]
         self.losses[queue] = more(self.losses.get(queue, NO_LOSS), lost)
         for place, amount in freed.items():
             self.freed[place] = self.freed.get(place, 0) + amount
@@ -260,7 +260,7 @@ class Totals:
 
     def take_off(self, cost: Cost, queue: int, lost: Amounts, freed: Mapping[int, int]) -> None:
         """Take off what was added for a group."""
-        self.sums = [mine - less for mine, less in zip(self.sums, cost, strict=True)]
+        self.sums = [mine - other for mine, other in zip(self.sums, cost, strict=True)]
         self.losses[queue] = less(self.losses[queue], lost)
         for place, amount in freed.items():
             if self._counts[place] == 1:

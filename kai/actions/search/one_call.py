@@ -38,6 +38,7 @@ from kai.deciding.engine.shortcuts import (
 from kai.facts.kernels import reclaiming
 from kai.facts.kernels.booking import accepted_gpu
 from kai.facts.kernels.columns import OP_EVICT
+from kai.facts.kernels.place import TransitionTable
 from kai.facts.kernels.prefix import CHANGES, VICTIMS
 from kai.facts.kernels.reclaiming import Reclaiming
 from kai.facts.kernels.trying import FAILED
@@ -359,15 +360,16 @@ class OneCall:
             return
         table = self._foreseen.begin()
         self._plain[:] = self._states.plain if table is None else self._with_table
-        if table is None:
-            table = no_table(len(self._foreseen.ask))
-        self._work = self._work.replace(trial=self._work.trial.replace(table=table))
+        self._use(no_table(len(self._foreseen.ask)) if table is None else table)
 
     def _answer(self) -> Reclaiming:
         """Return the work with answers to the questions that ended the kernel."""
         assert self._foreseen is not None  # noqa: S101 - there is no question without a table
         known = self._work.trial.table
-        table = self._foreseen.answer(known.wanted[: known.wants[0]])
+        return self._use(self._foreseen.answer(known.wanted[: known.wants[0]]))
+
+    def _use(self, table: TransitionTable) -> Reclaiming:
+        """Return the work with another table of states."""
         self._work = self._work.replace(trial=self._work.trial.replace(table=table))
         return self._work
 

@@ -65,22 +65,13 @@ def refresh_free_gpus(facts: Facts, columns: Columns, seen: Int64s, idle: Int64s
 
 
 @inner
-def _gpus_of(facts: Facts, shape: int) -> int:
-    """Return the thousandths of whole GPUs that a pod of ``shape`` requests."""
-    gpus = 0
-    for resource in range(facts.nodes.gpu_weight.shape[0]):
-        gpus += max(facts.nodes.gpu_weight[resource], 0) * facts.shapes.request[shape, resource]
-    return gpus
-
-
-@inner
-def _places_after_moves(facts: Facts, columns: Columns, room: Int64s, movable: Bools, size: int) -> int:
+def _places_after_moves(facts: Facts, columns: Columns, room: Int64s, movable: Bools, sizes: Int64s, size: int) -> int:
     """Return how many places of ``size`` GPUs nodes have if each movable pod makes room as far as it can."""
     left = room.copy()
     for pod in range(facts.pods.shape.shape[0]):
         group, node = facts.pods.group[pod], columns.node[pod]
         if group >= 0 and node >= 0 and movable[group] and (ACTIVE_ALLOCATED >> columns.status[pod]) & 1:
-            left[node] += _gpus_of(facts, facts.pods.shape[pod]) % size
+            left[node] += sizes[facts.pods.shape[pod]] % size
     places = 0
     for node in range(left.shape[0]):
         places += max(left[node], 0) // size
@@ -89,12 +80,20 @@ def _places_after_moves(facts: Facts, columns: Columns, room: Int64s, movable: B
 
 @kernel
 def may_fit_after_moves(
-    facts: Facts, columns: Columns, waiting: Int64s, movable: Bools, room: Int64s, free: Int64s, adds_up: bool
+    facts: Facts,
+    columns: Columns,
+    waiting: Int64s,
+    movable: Bools,
+    sizes: Int64s,
+    room: Int64s,
+    free: Int64s,
+    adds_up: bool,
 ) -> bool:
     """Return whether moves of pods of the groups ``movable`` [G] might make room for one of the ``waiting`` groups.
 
-    Each of these has one leaf. ``room`` [N] are thousandths of GPUs that are free, ``free`` [R] the free amounts of all
-    ready nodes. ``adds_up``: GPUs are requested whole, so that places for one size can be counted.
+    Each of these has one leaf. ``sizes`` [K] are the thousandths of whole GPUs that a pod of each shape requests,
+    ``room`` [N] the free ones, ``free`` [R] the free amounts of all ready nodes. ``adds_up``: GPUs are requested whole,
+    so that places for one size can be counted.
     Cost: O(pods that wait), and a pass over the pods for each size of a request.
     """
     gpus, longest = 0, 1
@@ -104,15 +103,15 @@ def may_fit_after_moves(
     for group in waiting:
         leaf = facts.groups.first_subgroup[group] + 1
         longest = max(longest, facts.groups.pod_start[leaf + 1] - facts.groups.pod_start[leaf])
-    chunk, sizes = np.empty(longest, np.int64), np.empty(waiting.shape[0], np.int64)
+    chunk, counted = np.empty(longest, np.int64), np.empty(waiting.shape[0], np.int64)
     places, known = np.empty(waiting.shape[0], np.int64), 0
     for group in waiting:
         count = next_chunk(facts, columns, facts.groups.first_subgroup[group] + 1, chunk)
         wanted, size, cpu, memory = 0, 0, 0, 0
         for pod in chunk[:count]:
             shape = facts.pods.shape[pod]
-            wanted += _gpus_of(facts, shape)
-            size = max(size, _gpus_of(facts, shape))
+            wanted += sizes[shape]
+            size = max(size, sizes[shape])
             cpu += facts.shapes.request[shape, CPU]
             memory += facts.shapes.request[shape, MEMORY]
         if wanted > gpus or cpu > free[CPU] or memory > free[MEMORY]:
@@ -120,14 +119,14 @@ def may_fit_after_moves(
         if size == 0 or not adds_up:
             return True
         at = 0
-        while at < known and sizes[at] != size:
+        while at < known and counted[at] != size:
             at += 1
         if at == known:
-            sizes[at], places[at] = size, _places_after_moves(facts, columns, room, movable, size)
+            counted[at], places[at] = size, _places_after_moves(facts, columns, room, movable, sizes, size)
             known += 1
         needed = 0
         for pod in chunk[:count]:
-            needed += _gpus_of(facts, facts.pods.shape[pod]) // size
+            needed += sizes[facts.pods.shape[pod]] // size
         if places[at] >= needed:
             return True
     return False
