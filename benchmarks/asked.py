@@ -164,8 +164,9 @@ def _kai(tree: Path, arguments: tuple[str, ...], folder: Path) -> tuple[float, f
     report = "u = r.getrusage(r.RUSAGE_CHILDREN); print(d.returncode, u.ru_utime + u.ru_stime, u.ru_maxrss / 1024)"
     # Plugins come from the entry points of an environment, and another revision may have others.
     own = tree / ".venv" / "bin" / "python"
+    python = str(own) if tree != ROOT and own.exists() else sys.executable
     done = subprocess.run(
-        [str(own) if own.exists() else sys.executable, "-c", f"{shell}; {report}", *arguments],
+        [python, "-c", f"{shell}; {report}", *arguments],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(tree)},
         capture_output=True,
