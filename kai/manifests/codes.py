@@ -214,8 +214,8 @@ CODES: Final[dict[str, Code]] = {
         WARNING,
         ADVICE,
         "the quotas of models of GPUs add up to more than the quota of gpu",
-        "A queue takes GPUs of a model only while it is within its fair share of gpu, of which only its quota of gpu "
-        "is certain. The part beyond that quota is promised to others, too.",
+        "A queue takes GPUs of a model only while it is within its fair share of gpu. Only its quota of gpu is a "
+        "certain part of that share. The part beyond that quota is promised to others, too.",
     ),
     "Q019": Code(
         WARNING,

@@ -390,7 +390,7 @@ class _Aligner:
         if zones.policy[node] >= POLICY_RESTRICTED and out[0] == INFEASIBLE:
             return Given(None)
         placement = self._placement(zones, pod, node)
-        # A pod that is aligned in no zone keeps those that it had, see `choose`.
+        # A pod that is aligned in no zone keeps its former zones, see `choose`.
         is_sure = first == last or not is_aligned(zones, facts.guaranteed, facts.devices, int(node))
         is_sure = is_sure or bool(placement and placement.zones)
         return Given(placement, float(_scores_of(out)[0]), is_sure)

@@ -80,7 +80,7 @@ MOST_PLAIN: Final = 100_000
 LASTING: Final = 500
 """Size of a cluster from which kernels are loaded before a pod has to wait for them.
 
-Units: nodes and pods, those that the nodes have room for included.
+Units: nodes and pods, including pods that nodes have room for.
 """
 _ROOM: Final = 8
 """Count of pods that a node has room for: as many as GPUs, for which most of them ask."""

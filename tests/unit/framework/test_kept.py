@@ -123,7 +123,7 @@ class Licences:
         self.asked = []
 
     def give(self, pod, node, content):
-        """Return what a pod gets where so many are free; with seven left, another pod might get something else."""
+        """Return what a pod gets where this number is free; with seven left, another pod might get something else."""
         self.asked.append((int(pod), int(node), content.tolist()))
         size = self.sizes[pod]
         lot = next((lot for lot in (0, 1) if content[lot] >= size), None)
